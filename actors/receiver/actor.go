@@ -13,30 +13,30 @@ import (
 	"rollcall/actors/wire"
 )
 
-// idleLife is how long an actor without work lives on, to remember what it learned. It ends sooner when others wait for
-// its slot.
+// idleLife is how long an actor without work lives on, because it remembers what it learned. idleLife ends sooner if
+// other receivers wait for its slot.
 const idleLife = 10 * time.Minute
 
-// Actor is the shell around a scheduler: messages and sessions in, steps out.
+// Actor is the shell around a scheduler. Messages and session results go in; steps come out and are carried out.
 type Actor struct {
 	options    Options
 	writer     *facts.Writer // nil: nothing is kept
-	idle       time.Duration // life without work
+	idle       time.Duration // how long the actor lives without work
 	key        string
-	waiting    *waiting               // offers that came before it had a slot; nil: it has one
-	slot       *registry.ReceiverSlot // nil: it has none and waits for none
-	released   bool                   // as its slot has it: it can be given up for another receiver
-	scheduler  *scheduler.Scheduler   // nil: not begun, or over
+	waiting    *waiting               // holds offers until there is a slot; nil: there is one
+	slot       *registry.ReceiverSlot // nil: none, and none is waited for
+	released   bool                   // the slot has noted that another receiver may have it
+	scheduler  *scheduler.Scheduler   // nil: not begun, or has ended
 	scheduling scheduler.Options
 	handle     *registry.Handle
-	shareless  bool // as the metric has it
+	shareless  bool // counted as a receiver without a share
 	sessions   map[int]*actor.PID
 	timer      process.Timer
-	paused     uint64 // long pauses of the process until now
+	paused     uint64 // long pauses of the process so far
 }
 
-// Kinds returns the kind of virtual actor that a node hosts. A session actor that panics is stopped and not restarted:
-// its SMTP session is gone.
+// Kinds returns the kind of virtual actor that a node hosts. If a session actor panics, it is stopped and not
+// restarted, because its SMTP session is gone.
 func Kinds(o Options) map[string]*actor.Props {
 	o.Registry.Guard, o.Registry.slots = o.Guard, registry.NewReceiverSlots(o.Most, o.Weight)
 	w, scheduling := o.Registry.stateWriter(o), o.forScheduler()
@@ -47,8 +47,8 @@ func Kinds(o Options) map[string]*actor.Props {
 	}, actor.WithSupervisor(stop), actor.WithReceiverMiddleware(politely), o.Guard.Dispatch())}
 }
 
-// politely turns the poison pill, by which a cluster moves an actor, into a message, because ending sessions well takes
-// a while.
+// politely turns the poison pill, by which a cluster moves an actor, into a message. The actor needs time to end its
+// sessions well.
 func politely(next actor.ReceiverFunc) actor.ReceiverFunc {
 	return func(c actor.ReceiverContext, envelope *actor.MessageEnvelope) {
 		if _, ok := envelope.Message.(*actor.PoisonPill); ok {
@@ -61,15 +61,15 @@ func politely(next actor.ReceiverFunc) actor.ReceiverFunc {
 // stopForMove asks an actor to end, because another node runs the receiver now.
 type stopForMove struct{}
 
-// departed tells an actor that its last fact was written, or couldn't be.
+// departed tells an actor that its last fact is written, or couldn't be written.
 type departed struct{}
 
-// newActor makes an actor that stops when it had no work for idle.
+// newActor makes an actor that ends after it had no work for idle.
 func newActor(o Options, s scheduler.Options, w *facts.Writer, idle time.Duration) *Actor {
 	return &Actor{options: o, scheduling: s, writer: w, idle: idle, sessions: map[int]*actor.PID{}}
 }
 
-// Resolver finds receiver actors by their key with a cluster's Resolve.
+// Resolver finds receiver actors by their key, with a cluster's Resolve.
 func Resolver(resolve func(kind, identity string) *actor.PID) func(key string) *actor.PID {
 	return func(key string) *actor.PID { return resolve(kind, key) }
 }
@@ -105,7 +105,7 @@ func (a *Actor) Receive(c actor.Context) {
 	}
 }
 
-// begin makes the scheduler of an actor that has got its slot, and hands it the offers of the time before.
+// begin makes the scheduler of an actor that got its slot, and hands it the offers that came before.
 func (a *Actor) begin(c actor.Context, now time.Time) {
 	a.handle = a.options.Registry.Enter(a.key, a.options.Allow)
 	a.scheduler = scheduler.New(a.handle, a.scheduling, now)
@@ -154,7 +154,7 @@ func (a *Actor) work(c actor.Context, now time.Time) bool {
 	case departed:
 		c.Stop(c.Self())
 		return false
-	case *actor.Terminated: // of a session's actor that we did not stop
+	case *actor.Terminated: // the actor of a session ended, and we didn't stop it
 		for id, pid := range a.sessions {
 			if pid.Equal(m.Who) {
 				a.scheduler.SessionCrashed(now, id)
@@ -171,7 +171,7 @@ func (a *Actor) work(c actor.Context, now time.Time) bool {
 	return true
 }
 
-// plan asks the scheduler what to do, does it, and sets the timer for the next time.
+// plan asks the scheduler what to do, carries it out, and sets the timer for the next time.
 func (a *Actor) plan(c actor.Context, now time.Time) {
 	steps, wake := a.scheduler.Plan(now)
 	for _, s := range steps {
@@ -230,9 +230,9 @@ func (a *Actor) doStep(c actor.Context, s scheduler.Step) {
 	}
 }
 
-// depart ends the actor as soon as what it learned is written.
+// depart ends the actor when what it learned is written.
 func (a *Actor) depart(c actor.Context, s scheduler.Depart) {
-	for _, slot := range a.scheduler.Slots() { // not in time
+	for _, slot := range a.scheduler.Slots() { // these sessions did not end in time
 		slot.Abandon()
 	}
 	if s.Fact == nil {
@@ -243,7 +243,6 @@ func (a *Actor) depart(c actor.Context, s scheduler.Depart) {
 	a.writer.Keep(*s.Fact, func() { root.Send(self, departed{}) })
 }
 
-// count keeps the number of receivers without a share.
 func (a *Actor) count(barred bool) {
 	if barred == a.shareless {
 		return
@@ -255,7 +254,6 @@ func (a *Actor) count(barred bool) {
 	}
 }
 
-// dismissSession stops the actor of a session that has ended.
 func (a *Actor) dismissSession(c actor.Context, id int) {
 	if pid := a.sessions[id]; pid != nil {
 		c.Stop(pid)
@@ -277,7 +275,7 @@ func (a *Actor) stop(c actor.Context) {
 		return
 	}
 	for id, slot := range a.scheduler.Slots() {
-		if a.sessions[id] == nil { // never begun: we crashed
+		if a.sessions[id] == nil { // never begun, because we crashed
 			slot.Close()
 		}
 	}
@@ -292,7 +290,7 @@ func (a *Actor) stop(c actor.Context) {
 	a.count(false)
 	a.scheduler.Close(time.Now())
 	a.handle.Leave()
-	a.scheduler = nil // the ends of the sessions' actors still arrive
+	a.scheduler = nil // the session actors' last messages are still to come
 }
 
 func clientOf(sender *actor.PID) scheduler.Client {

@@ -14,31 +14,32 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// question is a question about an actor's scheduler, or news for it (changes), after which it plans again.
+// question is a question about an actor's scheduler. If it changes something, the actor plans again.
 type question struct {
 	at      func(s *scheduler.Scheduler, now time.Time)
 	changes bool
 }
 
-// CollectStatus returns the status of every receiver here. It ends with ctx and returns the answers until then.
+// CollectStatus returns the status of every receiver of this node. CollectStatus ends with ctx and returns the answers
+// so far.
 func (l *Registry) CollectStatus(ctx context.Context) []inspect.Receiver {
 	return collect(ctx, l, func(string) bool { return true }, false, (*scheduler.Scheduler).Status)
 }
 
-// Detail returns everything about the receivers that a key or the name of a rule stands for. It ends with ctx, as
+// Detail returns everything about the receivers that a key, or a rule's name, stands for. Detail ends with ctx as
 // CollectStatus does.
 func (l *Registry) Detail(ctx context.Context, key string) []inspect.ReceiverDetail {
 	return collect(ctx, l, standsFor(key), false, (*scheduler.Scheduler).Detail)
 }
 
-// Record returns the histories of receivers whose keys come after a key, in order, up to about most bytes of JSON, and
-// whether that is all.
+// Record returns the histories of receivers in the order of their keys, beginning after a key. Record stops at about
+// most bytes of JSON, and reports whether these are all.
 func (l *Registry) Record(now time.Time, after string, most int) (out inspect.Record, whole bool) {
 	return l.Histories.Record(now, after, most)
 }
 
-// Close ends one session of a receiver after the command on the wire, and reports whether there was one. Detail shows
-// the numbers; if a name stands for several receivers, each ends its session with that number.
+// Close ends one session of a receiver after the command under way, and reports whether the session exists. Detail
+// shows the numbers of sessions. If a name stands for several receivers, each ends its session with that number.
 func (l *Registry) Close(ctx context.Context, key string, session int) bool {
 	end := func(s *scheduler.Scheduler, _ time.Time) bool { return s.CloseSession(session) }
 	return slices.Contains(collect(ctx, l, standsFor(key), true, end), true)
@@ -78,21 +79,21 @@ func sourceOf(s egress.SourceState, sessions int, now time.Time) inspect.Source 
 	return out
 }
 
-// standsFor returns a test of receiver keys: those that a key or the name of a rule stands for.
+// standsFor returns a function that reports whether a key or a rule's name stands for a receiver key.
 func standsFor(name string) func(key string) bool {
 	return func(key string) bool {
 		return key == name || throttle.NameOf(key) == name
 	}
 }
 
-// collect asks the actors of some receivers and returns the answers that come before ctx ends.
+// collect asks the actors of some receivers. collect returns the answers that come before ctx ends.
 func collect[T any](
 	ctx context.Context, l *Registry, which func(key string) bool, changes bool,
 	of func(s *scheduler.Scheduler, now time.Time) T,
 ) []T {
 	answers := map[*registry.Handle]chan T{}
 	for h, tell := range l.Handles(which) {
-		answer := make(chan T, 1) // nobody blocks
+		answer := make(chan T, 1) // has room, so nobody blocks
 		answers[h] = answer
 		tell(question{func(s *scheduler.Scheduler, now time.Time) { answer <- of(s, now) }, changes})
 	}
@@ -105,7 +106,7 @@ func collect[T any](
 		case <-h.Left():
 		case <-ctx.Done():
 		}
-		select { // actors answer before they leave, or not at all
+		select { // an actor answers before it leaves, or never
 		case one := <-answer:
 			out = append(out, one)
 		default:
@@ -114,17 +115,17 @@ func collect[T any](
 	return out
 }
 
-// Forget drops what this node learned of the receivers that a key or the name of a rule stands for, and what is
-// stored of it. The argument what names a part of the scheduler (ForgetPace and so on). It returns one answer for
-// each receiver that lives here, and ends with ctx.
+// Forget drops what this node learned of receivers, and what is stored of them. A key, or a rule's name, stands for the
+// receivers; what names a part of the scheduler (ForgetPace and so on). Forget returns one answer for each receiver
+// that lives here, and ends with ctx.
 func (l *Registry) Forget(ctx context.Context, key, what string) []inspect.Forgotten {
 	return collect(ctx, l, standsFor(key), true, func(s *scheduler.Scheduler, now time.Time) inspect.Forgotten {
 		return inspect.Forgotten{Key: s.Key(), Dropped: s.Forget(now, what)}
 	})
 }
 
-// ForgetKept does as Forget for a receiver that lives on no node and has only a stored fact. It tries the key, then
-// the key of a suffix.
+// ForgetKept is Forget for a receiver that lives on no node and has only a stored fact. ForgetKept tries the key, and
+// then the key as a suffix.
 func (l *Registry) ForgetKept(ctx context.Context, key, what string) ([]inspect.Forgotten, error) {
 	l.mu.Lock()
 	store := l.facts

@@ -17,7 +17,7 @@ type Metrics struct {
 	*scheduler.Metrics
 	opened    prometheus.Counter
 	shareless prometheus.Gauge
-	collected atomic.Pointer[Registry] // whose receivers are collected; nil: none yet
+	collected atomic.Pointer[Registry] // the receivers to collect from; nil: none yet
 }
 
 // NewMetrics registers the metrics.
@@ -38,7 +38,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// gauge registers a number that the node's receivers are asked for; 0 while there is no node.
+// gauge registers a number that the node's receivers are asked for. The number is 0 while there is no node.
 func (m *Metrics) gauge(r prometheus.Registerer, name, help string, count func(living *Registry) int) {
 	process.NewGaugeFunc(r, name, help, func() float64 {
 		if living := m.collected.Load(); living != nil {
@@ -48,7 +48,7 @@ func (m *Metrics) gauge(r prometheus.Registerer, name, help string, count func(l
 	})
 }
 
-// collectStatus asks the receivers of the node; false: there is none yet.
+// collectStatus asks the receivers of the node. False: there is no node yet.
 func (m *Metrics) collectStatus(ctx context.Context) ([]inspect.Receiver, bool) {
 	living := m.collected.Load()
 	if living == nil {

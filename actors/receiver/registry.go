@@ -15,8 +15,8 @@ import (
 	"rollcall/actors/receiver/scheduler"
 )
 
-// Registry holds the receivers that live on a node and writes what they learn to the ledger; people's questions about
-// them are answered here. Safe for concurrent use.
+// Registry holds the receivers that live on a node, writes what they learn to the ledger, and answers people's
+// questions about them. Safe for concurrent use.
 type Registry struct {
 	*registry.Registry
 	once  sync.Once               // for subscribe
@@ -24,14 +24,14 @@ type Registry struct {
 
 	mu      sync.Mutex
 	writer  *facts.Writer // nil: nothing is kept
-	sources *egress.Pool  // of the writer's node; nil as that is
-	facts   facts.Store   // the same
+	sources *egress.Pool  // of the writer's node; nil if there is no writer
+	facts   facts.Store   // nil if there is no writer
 }
 
-// NewRegistry makes a registry in which nothing may be used until the first ApplyShares, or Alone.
+// NewRegistry makes a registry. Nothing may be used until the first ApplyShares, or Alone.
 func NewRegistry() *Registry { return &Registry{Registry: registry.New()} }
 
-// stateWriter makes the writer of this node's receivers; nil when there is nowhere to keep anything.
+// stateWriter makes the writer for this node's receivers; nil: there is no store.
 func (l *Registry) stateWriter(o Options) *facts.Writer {
 	o.Metrics.collected.Store(l)
 	if o.Facts == nil {
@@ -48,7 +48,7 @@ func (l *Registry) stateWriter(o Options) *facts.Writer {
 }
 
 // Flush writes to Facts what receivers learned since the last write. Call it when the receivers are stopped. If ctx
-// ends first, the error wraps that of ctx.
+// ends first, the error wraps its error.
 func (l *Registry) Flush(ctx context.Context) error {
 	l.mu.Lock()
 	w, sources := l.writer, l.sources
@@ -59,10 +59,9 @@ func (l *Registry) Flush(ctx context.Context) error {
 	return errors.Join(w.Flush(ctx), sources.Flush(ctx))
 }
 
-// waiting is how many receivers have no slot yet.
 func (l *Registry) waiting() int { return l.slots.Waiting() }
 
-// subscribe listens to an actor system for nodes that are out of reach.
+// subscribe watches an actor system for nodes that become unreachable.
 func (l *Registry) subscribe(system *actor.ActorSystem) {
 	l.once.Do(func() {
 		system.EventStream.Subscribe(func(event any) {

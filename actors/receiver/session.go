@@ -20,52 +20,53 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// Messages of a session actor to its receiver. Local messages, never on the wire.
+// Messages of a session actor to its receiver. These messages are local and never sent to other nodes.
 type (
 	sessionOpened struct {
 		id     int
 		failed *scheduler.Judgement
-		shown  throttle.Shown // if it didn't fail
+		shown  throttle.Shown // set if the session opened
 	}
 	sessionClosed struct{ id int }
 )
 
-// graceFor is how long a stopped session may take to finish, so that it can say QUIT: five round trips of 200 ms.
+// graceFor is how long a stopped session may take to finish and say QUIT: five round trips of 200 ms.
 const graceFor = time.Second
 
-// quitSoon is how long a session that is overdue waits for the answer to its QUIT: near servers answer within it, and
-// the others have been sent it.
+// quitSoon is how long a session that is overdue waits for the answer to QUIT. Near servers answer in time; distant
+// ones have at least been sent QUIT.
 const quitSoon = 50 * time.Millisecond
 
-// lateEvery is how often a session checks for the heartbeat that it waits for: a twentieth of the second between two.
+// lateEvery is how often a session that waits for a heartbeat looks for it: 20 times in the second between two
+// heartbeats.
 const lateEvery = 50 * time.Millisecond
 
-// sessionActor owns one SMTP session. It does one thing at a time, in a
-// goroutine, and tells its parent when that is done; nothing blocks its mailbox.
+// sessionActor owns one SMTP session. sessionActor does one thing at a time, in a goroutine, and tells its parent when
+// that is done. Nothing blocks its mailbox.
 type sessionActor struct {
 	options scheduler.Options
 	pauses  func() uint64   // Options.pauses
 	spans   *tracing.Tracer // nil: nothing is traced
 	socket  *registry.ConnSlot
-	source  *egress.Source  // from which it speaks; set when it opens
-	ctx     context.Context // what the goroutine does ends with it
+	source  *egress.Source  // the source of the session; set when the session opens
+	ctx     context.Context // when it ends, the goroutine stops
 	cancel  context.CancelFunc
-	smtp    *smtp.Session // touched only by the one goroutine
-	working atomic.Bool   // that goroutine runs
+	smtp    *smtp.Session // used by the one goroutine only
+	working atomic.Bool   // the goroutine runs
 	leaving atomic.Bool   // the actor is stopped: finish
 	end     sync.Once
-	tracer  *tracer // nil until it opens
+	tracer  *tracer // nil until the session opens
 
 	at      netip.Addr // of the host
-	greeter string     // another server that greeted in place of the host (egress.Greeter); empty: none
-	refuses bool       // it refused an address with 5xx
-	doubts  bool       // it may say a refusal again to the next address
+	greeter string     // another server that greeted in place of the host (egress.Greeter); empty: the host did
+	refuses bool       // the host has refused an address with 5xx
+	doubts  bool       // the host may repeat a refusal for the next address
 
-	repeated scheduler.Repeated // as smtp
-	span     tracing.Span       // as smtp
-	broken   bool               // as smtp: it failed
+	repeated scheduler.Repeated // used by the one goroutine only
+	span     tracing.Span       // used by the one goroutine only
+	broken   bool               // the session failed; used by the one goroutine only
 
-	gone <-chan struct{} // Failure.Gone of smtp, if it could not be opened
+	gone <-chan struct{} // Failure.Gone of smtp, if smtp couldn't be opened
 }
 
 func newSessionActor(o scheduler.Options, pauses func() uint64, spans *tracing.Tracer, s *registry.ConnSlot) *sessionActor {
@@ -116,19 +117,19 @@ func (a *sessionActor) drop() {
 	a.free()
 }
 
-// free returns the session's slot once the receiver no longer holds the session.
+// free returns the session's slot when the receiver no longer holds the session.
 func (a *sessionActor) free() {
 	if a.smtp != nil {
 		a.gone = a.smtp.Gone()
 	}
-	if a.gone == nil { // it was never dialled
+	if a.gone == nil { // nothing was dialled
 		a.socket.Close()
 		return
 	}
 	a.socket.CloseWhen(a.gone)
 }
 
-// quit says QUIT, and waits only briefly for the answer when the session is overdue.
+// quit says QUIT. If the session is overdue, it waits only briefly for the answer.
 func (a *sessionActor) quit() {
 	if a.socket.WasEnded() {
 		a.smtp.QuitWithin(quitSoon)
@@ -137,8 +138,8 @@ func (a *sessionActor) quit() {
 	a.smtp.Quit()
 }
 
-// runBeside runs work beside the mailbox and sends its result to the parent. A panic is a fault of ours in this session
-// alone: the session ends, and the parent asks its batch again.
+// runBeside runs work in a goroutine and sends its result to the parent. A panic is a fault of ours in this session
+// alone. Then the session ends, and the parent asks its batch again.
 func (a *sessionActor) runBeside(c actor.Context, id int, work func() any) {
 	root, parent := c.ActorSystem().Root, c.Parent()
 	a.working.Store(true)
@@ -146,7 +147,7 @@ func (a *sessionActor) runBeside(c actor.Context, id int, work func() any) {
 		result := work()
 		if a.smtp == nil || !a.smtp.Open() {
 			a.untraced()
-			a.free() // before another may be opened for it
+			a.free() // before the parent may open another one
 		}
 		a.working.Store(false)
 		if a.leaving.Load() {
@@ -160,10 +161,10 @@ func (a *sessionActor) runBeside(c actor.Context, id int, work func() any) {
 	})
 }
 
-// sessionCrashed says that a fault of ours ended a session, and its batch is lost.
+// sessionCrashed says that a fault of ours ended a session. Its batch is lost.
 type sessionCrashed struct{ id int }
 
-// open dials, if that is still permitted. What ApplyShares ended says nothing about the host.
+// open dials, if that is still permitted. If ApplyShares ended the session, that says nothing about the host.
 func (a *sessionActor) open(m scheduler.OpenSession) any {
 	if a.options.Fenced() || !a.socket.Begin(m.Version, a.cancel) {
 		return sessionClosed{id: m.ID}
@@ -208,7 +209,7 @@ func (a *sessionActor) judgeFailure(host string, err error) scheduler.Judgement 
 	return judged
 }
 
-// intercepted ends a session in which another server answers in place of the host: nothing is judged from it.
+// intercepted ends a session in which another server answers in place of the host. Nothing is judged from it.
 func (a *sessionActor) intercepted(host string) scheduler.Judgement {
 	a.options.Metrics.CountIntercepted()
 	judged := a.judgeFailure(host, a.foreign(smtp.StageGreeting))
@@ -216,13 +217,13 @@ func (a *sessionActor) intercepted(host string) scheduler.Judgement {
 	return judged
 }
 
-// foreign is the reason why another server's answer in place of the host doesn't count.
+// foreign is the reason why an answer of another server, in place of the host, doesn't count.
 func (a *sessionActor) foreign(stage smtp.Stage) *smtp.Failure {
 	return &smtp.Failure{Stage: stage, Err: smtp.ErrIntercepted, Source: a.smtp.Source()}
 }
 
-// noteGreeter notes what the greeter of this session answered: a refusal, or, to a control probe, an acceptance. It
-// tells the operator when that shows that the network is intercepted.
+// noteGreeter notes that the greeter of this session refused an address, or accepted a control probe. If this shows
+// that the network is intercepted, the operator is told.
 func (a *sessionActor) noteGreeter(code int, control bool) {
 	sources, now := a.options.Sources, time.Now()
 	switch {
@@ -237,7 +238,7 @@ func (a *sessionActor) noteGreeter(code int, control bool) {
 	}
 }
 
-// begin asks, if that is still permitted. Nothing is learned from what ApplyShares ended.
+// begin asks, if that is still permitted. If ApplyShares ended the session, nothing is learned from that.
 func (a *sessionActor) begin(m scheduler.AskProbes) scheduler.Report {
 	if !a.socket.Begin(m.Version, a.cancel) {
 		return scheduler.Report{ID: m.ID, Unanswered: m.Probes, Stale: a.socket.WasEnded()}
@@ -250,7 +251,7 @@ func (a *sessionActor) begin(m scheduler.AskProbes) scheduler.Report {
 	return r
 }
 
-// mustStop reports whether no further RCPT may be sent for this batch. It waits until that is known.
+// mustStop reports whether no further RCPT of this batch may be sent. mustStop waits until that is known.
 func (a *sessionActor) mustStop(m *scheduler.AskProbes) bool {
 	over := func() bool {
 		return a.leaving.Load() || a.socket.Halted.Load() || !a.socket.MayGoOn(m.Version) || a.options.Fenced() ||
@@ -262,7 +263,7 @@ func (a *sessionActor) mustStop(m *scheduler.AskProbes) bool {
 	return over()
 }
 
-// ask puts the probes to the receiver until they are all answered, the session ends, or an answer forbids more.
+// ask sends the probes. ask stops when all are answered, when the session ends, or when an answer forbids more.
 func (a *sessionActor) ask(m scheduler.AskProbes) scheduler.Report {
 	r := scheduler.Report{ID: m.ID, Unanswered: m.Probes}
 	if m.WasIdle && a.smtp.Poll() != nil {
@@ -284,20 +285,20 @@ func (a *sessionActor) ask(m scheduler.AskProbes) scheduler.Report {
 	r.Refused, r.Transactions = now.Refused-before.Refused, now.Mails-before.Mails
 	r.OnWire = now.Rcpts - before.Rcpts - countAsked(r.Answered)
 	switch {
-	case stop == verdict.ActVoid: // whatever came behind it
+	case stop == verdict.ActVoid: // answers after this one don't count
 		last := r.Answered[len(r.Answered)-1].Judgement
 		r.Failure, r.Poisoned = &last, true
 		a.smtp.Quit()
 	case err != nil:
 		a.fail(&r, err)
-	case !a.smtp.Open(): // 421 to RCPT, or stopped
+	case !a.smtp.Open(): // ended by 421 to RCPT, or stopped
 		a.over(&r)
 	}
 	return r
 }
 
-// over completes the report of a session that ended without an error: by a 421 to the last RCPT, or because its
-// context was done just when the last reply came.
+// over completes the report of a session that ended without an error: by a 421 to the last RCPT, or because its context
+// ended just when the last reply came.
 func (a *sessionActor) over(r *scheduler.Report) {
 	if n := len(r.Answered); n > 0 && r.Answered[n-1].Judgement.Attempt.Code == 421 {
 		last := r.Answered[n-1].Judgement
@@ -332,7 +333,7 @@ func countAsked(got []scheduler.Answered) int {
 	return n
 }
 
-// room is the memory for one batch; it is used again.
+// room is the memory for one batch. The next batch uses it again.
 type room struct {
 	addresses []smtp.Address
 	answers   []smtp.Answer
@@ -340,7 +341,7 @@ type room struct {
 
 var rooms = sync.Pool{New: func() any { return &room{} }}
 
-// emptyRoom clears the room and returns it.
+// emptyRoom clears the room and makes it free for reuse.
 func (w *room) emptyRoom() {
 	clear(w.addresses)
 	clear(w.answers)
@@ -348,9 +349,9 @@ func (w *room) emptyRoom() {
 	rooms.Put(w)
 }
 
-// probe asks the remaining probes of a report and judges each answer as it comes. It returns the action that ended it
-// early, if one did. Later commands of the same group are answered too, but after a harvest guard's words no answer
-// counts.
+// probe asks the remaining probes of a report and judges each answer as it comes. probe returns the action that ended
+// it early, if one did. Later commands of the same group are answered too; but after a harvest guard has spoken, no
+// answer counts.
 func (a *sessionActor) probe(r *scheduler.Report, m *scheduler.AskProbes) (verdict.Action, error) {
 	w := rooms.Get().(*room)
 	defer w.emptyRoom()
@@ -359,10 +360,10 @@ func (a *sessionActor) probe(r *scheduler.Report, m *scheduler.AskProbes) (verdi
 	}
 	stop := verdict.ActNone
 	r.Answered = scheduler.MakeAnswered(len(r.Unanswered))
-	judged := r.Answered[:len(r.Unanswered)] // by what was asked
+	judged := r.Answered[:len(r.Unanswered)] // judged by what was asked
 	ask := smtp.Ask{Pipelining: m.Pipelining, RefusedMax: m.RefusedMax, Hold: func() bool { return a.mustStop(m) },
 		Sizes: func() (int, int) { return m.Transaction.Now(), m.Group.Now() }, Doubt: a.doubts, Room: w.answers}
-	at := 0 // into r.Rest; what can't be asked is skipped
+	at := 0 // index in r.Rest; what can't be asked is skipped
 	ask.Stop = func(address smtp.Address, reply smtp.Reply) bool {
 		for r.Unanswered[at].Address != address {
 			at++
@@ -385,7 +386,7 @@ func (a *sessionActor) probe(r *scheduler.Report, m *scheduler.AskProbes) (verdi
 	w.answers = answers
 	for i := range answers {
 		one, got := &answers[i], &judged[i]
-		if one.Err != nil || i >= at { // it can't be asked, or a 421 ended the session
+		if one.Err != nil || i >= at { // the probe can't be asked, or a 421 ended the session
 			if one.Err != nil {
 				one.At = time.Now()
 			}
@@ -397,13 +398,13 @@ func (a *sessionActor) probe(r *scheduler.Report, m *scheduler.AskProbes) (verdi
 			break
 		}
 	}
-	if len(r.Answered) == 0 { // out of step: none of them is an answer
+	if len(r.Answered) == 0 { // the replies are out of step: none is an answer
 		stop = verdict.ActNone
 	}
 	return stop, err
 }
 
-// nameOf names our address in a session, or the source's if the session had none.
+// nameOf names our address: the session's or, without a session, the source's.
 func nameOf(used netip.Addr, s *egress.Source) string {
 	if used.IsValid() {
 		return used.String()
@@ -411,7 +412,6 @@ func nameOf(used netip.Addr, s *egress.Source) string {
 	return s.Name()
 }
 
-// judge returns the verdict on the result of a probe.
 func (a *sessionActor) judge(p *scheduler.Probe, one smtp.Answer) scheduler.Judgement {
 	a.noteGreeter(one.Reply.Code, p.IsControl())
 	raw := func() evidence.Raw {

@@ -14,8 +14,8 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// Trace returns the newest lines of a receiver's sessions, from one source or all ("*"), with numbers above after. The
-// first call starts the trace, and it ends ten seconds after the last. The key may be the name of a rule. Errors:
+// Trace returns the newest lines of a receiver's sessions: from one source or all ("*"), with numbers above after. The
+// first call starts the trace. The trace ends ten seconds after the last call. The key may be a rule's name. Errors:
 // status.ErrTraces.
 func (l *Registry) Trace(now time.Time, key, source string, after uint64) ([]inspect.TraceLine, error) {
 	return l.Traces.Read(now, key, standsFor(key), source, after)
@@ -29,7 +29,7 @@ type tracer struct {
 	host    string
 }
 
-// trace makes the tracer of a session that is about to be opened.
+// trace makes the tracer of a session that is about to open.
 func (a *sessionActor) trace(m scheduler.OpenSession) {
 	a.tracer = &tracer{traces: a.socket.Traces(), key: a.socket.Key(), session: m.ID, source: m.Source, host: m.Host}
 	if a.tracer.On() {
@@ -80,7 +80,7 @@ func (t *tracer) line(text string) {
 		Line: text})
 }
 
-// traced begins the span of a session that is about to be opened.
+// traced begins the span of a session that is about to open.
 func (a *sessionActor) traced(host string) {
 	_, a.span = a.spans.Begin(a.ctx, tracing.Session)
 	a.span.Word(tracing.Receiver, a.socket.Key())
@@ -88,7 +88,7 @@ func (a *sessionActor) traced(host string) {
 	a.span.Word(tracing.Host, host)
 }
 
-// untraced ends the span of a session that has ended; a second call does nothing.
+// untraced ends the span of a session that has ended. A second call does nothing.
 func (a *sessionActor) untraced() {
 	if a.span.On() && a.smtp != nil {
 		a.span.Count(tracing.Rcpts, int64(a.smtp.Counts().Rcpts))

@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// heartbeatEvery is how often a receiver without a slot writes to its clients that it waits; after five seconds
-	// without a message they would look for another actor.
+	// heartbeatEvery is how often a receiver without a slot tells its clients that it waits. After five seconds without a
+	// message they would look for another actor.
 	heartbeatEvery = time.Second
 
-	// staleAfter is how long an offer counts without being repeated, which clients do every few seconds. It is also how
-	// long a receiver without any offer lives.
+	// staleAfter is how long an offer counts that isn't repeated. Clients repeat offers every few seconds. A receiver
+	// without offers lives as long.
 	staleAfter = 10 * time.Second
 
-	// offersMax bounds the offers that a receiver without a slot keeps; further clients must try again later.
+	// offersMax bounds the offers that a receiver without a slot keeps. More clients must try again later.
 	offersMax = 64
 )
 
-// waiting is a receiver that has no slot on its node yet: the newest offer of each task, some
-// hundred bytes. Mailbox only.
+// waiting is a receiver that has no slot on its node yet. waiting keeps the newest offer of each task, some hundred
+// bytes each. Used only from the mailbox.
 type waiting struct {
 	since  time.Time
 	offers map[wire.TaskKey]*heldOffer
@@ -38,7 +38,7 @@ type heldOffer struct {
 	at     time.Time
 }
 
-// awaitSlot handles one message of an actor without a slot.
+// awaitSlot handles a message while the actor has no slot.
 func (a *Actor) awaitSlot(c actor.Context, now time.Time) {
 	w := a.waiting
 	switch m := c.Message().(type) {
@@ -69,7 +69,7 @@ func (a *Actor) awaitSlot(c actor.Context, now time.Time) {
 	a.timer.Set(c, now, now.Add(min(a.idle, heartbeatEvery)))
 }
 
-// holdOffer keeps an offer until there is a slot; the first offer asks for one.
+// holdOffer keeps an offer until there is a slot. The first offer asks for the slot.
 func (a *Actor) holdOffer(c actor.Context, now time.Time, m *wire.Offer) {
 	w, key := a.waiting, m.GetTask().Key()
 	before := w.offers[key]
@@ -87,7 +87,7 @@ func (a *Actor) holdOffer(c actor.Context, now time.Time, m *wire.Offer) {
 	if a.slot != nil {
 		return
 	}
-	workspace, _ := uuid.FromBytes(m.GetWorkspace()) // none: the nil workspace
+	workspace, _ := uuid.FromBytes(m.GetWorkspace()) // if there is none: the nil workspace
 	root, self, there := c.ActorSystem().Root, c.Self(), false
 	tell := func(msg any) { root.Send(self, msg) }
 	if a.slot, there = a.options.Registry.slots.Take(workspace, key.Verification, tell); there {
@@ -95,7 +95,7 @@ func (a *Actor) holdOffer(c actor.Context, now time.Time, m *wire.Offer) {
 	}
 }
 
-// sendHeartbeats tells every client that the receiver waits, and drops offers that aren't repeated.
+// sendHeartbeats tells every client that the receiver waits. sendHeartbeats drops offers that weren't repeated.
 func (a *Actor) sendHeartbeats(c actor.Context, now time.Time) {
 	for key, h := range a.waiting.offers {
 		if now.Sub(h.at) >= staleAfter {
@@ -111,7 +111,7 @@ func (a *Actor) sendHeartbeats(c actor.Context, now time.Time) {
 	}
 }
 
-// release tells the clients of a receiver that ends without ever having a slot.
+// release tells the clients of a receiver that it ends. The receiver never had a slot.
 func (w *waiting) release(c actor.Context) {
 	for _, h := range w.offers {
 		if h.client.ID != "" {

@@ -15,40 +15,42 @@ import (
 )
 
 const (
-	// A cap is written ahead of its use in blocks of 1/blockShare of it, at least blockLeast: a process that dies loses
-	// up to one block and never exceeds the cap. Ten deaths in a day cost half a cap at most.
+	// The use of a daily cap is stored before it happens, in blocks of 1/blockShare of the cap, at least blockLeast. If
+	// the process dies, at most one block is lost, and the cap is never exceeded. Ten deaths in a day cost at most half a
+	// cap.
 	blockShare = 20
 	blockLeast = 10
 
-	// noteEvery is the least time between two writes of a node's caps, noteWithin bounds one write, and keepFor is
-	// how long the stored caps are kept.
+	// noteEvery is the least time between two writes of a node's caps. noteWithin bounds one write, and keepFor is how
+	// long stored caps are kept.
 	noteEvery  = 2 * time.Second
 	noteWithin = 2 * time.Second
 	keepFor    = 48 * time.Hour
 
-	// noteUncapped is noteEvery for a source without a cap. If the process dies, RCPTs of that time are not counted.
+	// noteUncapped is noteEvery for a source without a cap. If the process dies, RCPTs of that time aren't counted.
 	noteUncapped = 10 * time.Second
 
-	// claimFor is how long a receiver keeps its part of a cap without asking for it: longer than the pause between two
-	// of its groups, and short for the others.
+	// claimFor is how long a receiver keeps its part of a cap without asking for it. claimFor is longer than the pause
+	// between two of its groups, and short for receivers that wait.
 	claimFor = time.Minute
 )
 
-// dailyCap is how much one source has asked since midnight UTC, and which receivers claim the rest. Guarded by Pool.mu.
+// dailyCap is how much one source has asked since midnight UTC, and which receivers claim what is left. Guarded by
+// Pool.mu.
 type dailyCap struct {
 	day   int64 // counted from 1970
-	used  int   // RCPTs, claimed and not yet sent ones included
-	noted int   // stored before they are used, so that a new process counts them as used; at least used
+	used  int   // RCPTs, including those that are claimed and not sent
+	noted int   // stored as used, ahead of the use; at least used
 	read  bool  // what earlier processes used is known
 
-	claims  map[string]*claim // by receiver
-	claimed int               // sum of their used
+	claims  map[string]*claim // by receiver key
+	claimed int               // sum of what claims used
 	swept   time.Time         // when prune last ran
 }
 
 type claim struct {
 	used int
-	last time.Time // when it asked
+	last time.Time // when the receiver last asked
 }
 
 // capFact is the stored form of a dailyCap.
@@ -60,16 +62,15 @@ type capFact struct {
 
 const capVersion = 1
 
-// DayOf returns the number of a day, UTC, counted from 1970.
+// DayOf returns the number of a day in UTC, counted from 1970.
 func DayOf(now time.Time) int64 { return now.UTC().Unix() / (24 * 60 * 60) }
 
-// untilMidnight is how long the day of now still lasts.
 func untilMidnight(now time.Time) time.Duration {
 	return time.Unix((DayOf(now)+1)*24*60*60, 0).Sub(now)
 }
 
-// DailyCap returns how many RCPTs a source may send in a day; 0: no bound. In a warm-up it doubles each day until the
-// full allowance is reached.
+// DailyCap returns how many RCPTs a source may send in a day; 0: any number. In a warm-up the number doubles each day
+// until it reaches the configured cap.
 func DailyCap(a throttle.Limits, now time.Time) int {
 	if a.RcptsPerDay == 0 || a.WarmUpFrom.IsZero() {
 		return a.RcptsPerDay
@@ -83,18 +84,18 @@ func DailyCap(a throttle.Limits, now time.Time) int {
 	return most
 }
 
-// Settings is what a pool knows from the node that it belongs to.
+// Settings is what a pool gets from its node.
 type Settings struct {
-	// Limits says what an operator wants of a source now, by its name: whether it is paused,
-	// and what it may ask in a day; nil: nothing.
+	// Limits returns what an operator has set for a source now, by its name: whether it is paused, and its daily cap; nil:
+	// nothing is set.
 	Limits func(name string) throttle.Limits
 	Facts  facts.Store      // where daily caps are kept; nil: nowhere
-	Clock  func() time.Time // the time of the ledger; nil: that of this host
+	Clock  func() time.Time // the ledger's clock; nil: this host's
 	Log    *slog.Logger
 	Guard  *process.PanicGuard // of goroutines; nil: none
 }
 
-// boundSettings returns the settings; before Bind there are none.
+// boundSettings returns the settings. Before Bind there are none.
 func (p *Pool) boundSettings() Settings {
 	if s := p.settings.Load(); s != nil {
 		return *s
@@ -102,7 +103,6 @@ func (p *Pool) boundSettings() Settings {
 	return Settings{}
 }
 
-// clock returns the time of the ledger.
 func (s Settings) clock(now time.Time) time.Time {
 	if s.Clock != nil {
 		return s.Clock()
@@ -110,13 +110,13 @@ func (s Settings) clock(now time.Time) time.Time {
 	return now
 }
 
-// Bind sets the operators' settings for the sources, and a store for daily caps. The first call counts.
+// Bind sets the operators' settings for the sources, and a store for daily caps. Only the first call counts.
 func (p *Pool) Bind(s Settings) { p.settings.CompareAndSwap(nil, &s) }
 
-// facts is where daily caps are kept; nil: nowhere.
+// facts returns where daily caps are kept; nil: nowhere.
 func (p *Pool) facts() facts.Store { return p.boundSettings().Facts }
 
-// Limits returns what an operator wants of a source.
+// Limits returns what an operator has set for a source.
 func (p *Pool) Limits(i int) throttle.Limits {
 	if s := p.boundSettings(); s.Limits != nil {
 		return s.Limits(p.list[i].Name())
@@ -124,20 +124,21 @@ func (p *Pool) Limits(i int) throttle.Limits {
 	return throttle.Limits{}
 }
 
-// today returns the cap of a source; it starts again at midnight. Under mu.
+// today returns the cap of a source. The cap starts again at midnight. Under mu.
 func (p *Pool) today(i int, now time.Time) *dailyCap {
 	d := &p.caps[i]
 	if day := DayOf(now); day > d.day { // a clock that goes back ends no day
 		*d = dailyCap{day: day, claims: map[string]*claim{}}
 	}
-	if s := p.settings.Load(); s != nil && s.Facts == nil { // else it is not known yet, or to be read
+	if s := p.settings.Load(); s != nil && s.Facts == nil { // else the use isn't known yet, or must be read
 		d.read = true
 	}
 	return d
 }
 
-// Remaining returns how many RCPTs a source may still send to a receiver today, by this node's clock, and if none, how
-// long until it may send more. Key "" ignores the parts of receivers. A receiver with work waiting keeps its part.
+// Remaining returns how many RCPTs a source may still send to a receiver today, by this node's clock. If none, it also
+// returns how long until more are allowed. A receiver with work waiting keeps its part. Key "" ignores the parts of
+// receivers.
 func (p *Pool) Remaining(i int, key string, now time.Time, waits bool) (int, time.Duration) {
 	most := DailyCap(p.Limits(i), now)
 	if most == 0 {
@@ -167,8 +168,8 @@ func (p *Pool) Remaining(i int, key string, now time.Time, waits bool) (int, tim
 	return most - d.used, 0
 }
 
-// Claim gives up to n RCPTs of a source's day to a receiver, and returns how long until it may have more. Claiming
-// receivers have equal parts of the sum of what they have used and what is left.
+// Claim gives up to n RCPTs of a source's day to a receiver. Claim also returns how long until the receiver may have
+// more. Claiming receivers have equal parts of what they have used and what is left together.
 func (p *Pool) Claim(i int, key string, now time.Time, n int) (int, time.Duration) {
 	most := DailyCap(p.Limits(i), now)
 	p.mu.Lock()
@@ -215,13 +216,13 @@ func (d *dailyCap) claim(key string, now time.Time) *claim {
 	return w
 }
 
-// part is what each claiming receiver may use. It is rounded up: otherwise the remainder would stay unused.
+// part is how much each claiming receiver may use. part is rounded up, so that no remainder stays unused.
 func (d *dailyCap) part(most int) int {
 	n := max(1, len(d.claims))
 	return max(1, (most-d.used+d.claimed+n-1)/n)
 }
 
-// prune drops claims that haven't been used for claimFor.
+// prune drops claims that weren't used for claimFor.
 func (d *dailyCap) prune(now time.Time) {
 	if now.Sub(d.swept) < claimFor/10 {
 		return
@@ -235,7 +236,7 @@ func (d *dailyCap) prune(now time.Time) {
 	}
 }
 
-// Return returns n RCPTs that a receiver claimed on a day and didn't send. It does nothing once that day is over.
+// Return gives back n RCPTs that a receiver claimed on a day and didn't send. When that day is over, it does nothing.
 func (p *Pool) Return(i int, key string, day int64, n int) {
 	if n <= 0 {
 		return
@@ -254,7 +255,8 @@ func (p *Pool) Return(i int, key string, day int64, n int) {
 	}
 }
 
-// noteCaps stores the next blocks of the caps, unless a write is under way or began within noteEvery. Under mu.
+// noteCaps stores the next blocks of the caps. Nothing is stored if a write is under way, or began within noteEvery.
+// Under mu.
 func (p *Pool) noteCaps(now time.Time) {
 	if since := now.Sub(p.noted); p.noting || since >= 0 && since < noteEvery {
 		return
@@ -264,7 +266,7 @@ func (p *Pool) noteCaps(now time.Time) {
 		"today's RCPTs of our sources were not saved")
 }
 
-// begin runs a read or write of daily caps in a goroutine; noting is true until it ends.
+// begin runs a read or write of daily caps in a goroutine. noting is true until it ends.
 func (p *Pool) begin(do func(ctx context.Context) error, failed string) {
 	s := p.boundSettings()
 	s.Guard.Go("sources", func() {
@@ -297,7 +299,7 @@ func (p *Pool) recallCaps(now time.Time) {
 	}, "what our sources asked today cannot be read")
 }
 
-// Flush writes what sources have used and no more, at a clean end of the process.
+// Flush stores exactly what sources have used, at a clean end of the process.
 func (p *Pool) Flush(ctx context.Context) error {
 	s := p.boundSettings()
 	if s.Facts == nil {
@@ -309,10 +311,10 @@ func (p *Pool) Flush(ctx context.Context) error {
 	return nil
 }
 
-// keepCaps reads what earlier processes used of this day, if that isn't known, and writes what this one has used; ahead
-// adds the next block.
+// keepCaps first reads what earlier processes used on this day, if that isn't known. Then it writes what this process
+// has used. ahead: it adds the next block.
 func (p *Pool) keepCaps(ctx context.Context, now time.Time, ahead bool) error {
-	p.keeping.Lock() // what is written last must be what was counted last
+	p.keeping.Lock() // so that the last write has the last count
 	defer p.keeping.Unlock()
 	if err := p.readCaps(ctx, now); err != nil {
 		return err
@@ -334,7 +336,7 @@ func (p *Pool) keepCaps(ctx context.Context, now time.Time, ahead bool) error {
 	return nil
 }
 
-// usedToday returns the facts to store, and the use that they state, by source.
+// usedToday returns the facts to store and, by source, the use that they state.
 func (p *Pool) usedToday(now time.Time, ahead bool) (found []facts.Fact, uses map[int]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -351,7 +353,7 @@ func (p *Pool) usedToday(now time.Time, ahead bool) (found []facts.Fact, uses ma
 		}
 		data, err := json.Marshal(capFact{V: capVersion, Day: d.day, Used: used})
 		if err != nil {
-			panic(err) // three numbers are always written
+			panic(err) // three numbers can always be written
 		}
 		found = append(found, facts.Fact{Key: p.factKey(i), Data: data, Expires: now.Add(keepFor)})
 		uses[i] = used
@@ -359,10 +361,10 @@ func (p *Pool) usedToday(now time.Time, ahead bool) (found []facts.Fact, uses ma
 	return found, uses
 }
 
-// factKey is the key of the fact of a source. No receiver key begins so.
+// factKey is the key of a source's fact. No receiver key begins like it.
 func (p *Pool) factKey(i int) string { return throttle.SourcePrefix + p.list[i].Name() }
 
-// readCaps reads how much earlier processes used of today's caps, if that isn't known.
+// readCaps reads how much of today's caps earlier processes used, if that isn't known.
 func (p *Pool) readCaps(ctx context.Context, now time.Time) error {
 	which := map[string]int{}
 	p.mu.Lock()
@@ -398,8 +400,8 @@ func (p *Pool) readCaps(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// addCap adds the operator's settings for a source, and how much of its daily cap is used. Both are unknown before the
-// pool is bound. Under mu.
+// addCap adds to a source's state the operator's settings and how much of its daily cap is used. Before Bind it knows
+// neither. Under mu.
 func (p *Pool) addCap(i int, now time.Time, st *SourceState) {
 	now = p.boundSettings().clock(now)
 	a, d := p.Limits(i), p.today(i, now)

@@ -13,38 +13,38 @@ import (
 )
 
 const (
-	// strangerAt: our network counts as intercepted once one stranger has accepted mailboxes that nobody has at this many
-	// unrelated receivers and addresses, and refused none. Guess: two may be catch-all customers of one host.
+	// strangerAt: at this many unrelated receivers and addresses the same stranger must accept mailboxes that nobody has,
+	// and refuse none. Then our network counts as intercepted. Guess: two may be catch-all customers of one host.
 	strangerAt = 3
 
-	// unnamedAt is the same for servers that show no name and greet alike. Guess: more, since they may be unrelated.
+	// unnamedAt is the same number for servers that show no name and greet alike. Guess: more, because they may be
+	// unrelated.
 	unnamedAt = 5
 
-	// interceptedFor is how long the network counts as intercepted, and how long a stranger's answers are kept. In hours
-	// of Pool.Hour.
+	// interceptedFor is how long the network counts as intercepted, and how long we keep a stranger's answers. In hours of
+	// Pool.Hour.
 	interceptedFor = time.Hour
 
-	// greetingsMax bounds the greeters that are kept, and the hosts whose greeter is. Beyond it those are forgotten that
-	// were not asked for longest.
+	// greetingsMax bounds the greeters that are kept, and the hosts whose greeter is kept. Beyond it the least recently
+	// used are forgotten.
 	greetingsMax = 4096
 
-	// unnamed is the prefix of the key of a server without a name; its words follow.
+	// unnamed begins the key of a server without a name. The server's words follow.
 	unnamed = "unnamed:"
 )
 
-// greetings tell when somebody else answers on port 25 in place of the hosts that are dialled: one stranger
+// greetings find out whether somebody else answers on port 25 in place of the hosts that we dial: one stranger that
 // greets for unrelated domains and accepts everything. Safe for concurrent use.
 type greetings struct {
 	mu    sync.Mutex
-	by    *simplelru.LRU[string, *greeting] // guarded by mu; by what Greeter gives
-	apart *simplelru.LRU[string, string]    // guarded by mu; by MX host: who greeted there when somebody was last refused
+	by    *simplelru.LRU[string, *greeting] // guarded by mu; by greeter
+	apart *simplelru.LRU[string, string]    // guarded by mu; by MX host: the greeter of its last refusal
 }
 
 func newGreetings() greetings {
 	return greetings{by: newLRU[*greeting](greetingsMax), apart: newLRU[string](greetingsMax)}
 }
 
-// newLRU makes a memory with a bound, which is above 0.
 func newLRU[V any](most int) *simplelru.LRU[string, V] {
 	memory, err := simplelru.NewLRU[string, V](most, nil)
 	if err != nil {
@@ -56,15 +56,15 @@ func newLRU[V any](most int) *simplelru.LRU[string, V] {
 // greeting holds the answers of one stranger.
 type greeting struct {
 	since    time.Time
-	refused  bool                  // it tells mailboxes apart
-	accepted map[string]netip.Addr // the hosts' addresses, by registrable domain; at most as many as are needed
+	refused  bool                  // the stranger tells mailboxes apart
+	accepted map[string]netip.Addr // addresses of the hosts, by registrable domain; no more than needed
 }
 
 func (g *greeting) fresh(hour throttle.Hour, now time.Time) bool {
 	return g != nil && now.Sub(g.since) < hour.Of(interceptedFor)
 }
 
-// enough is the number of receivers that it takes.
+// enough is how many receivers must show the same.
 func enough(greeter string) int {
 	if strings.HasPrefix(greeter, unnamed) {
 		return unnamedAt
@@ -72,9 +72,8 @@ func enough(greeter string) int {
 	return strangerAt
 }
 
-// Greeter is who greeted a session when that has nothing to do with the MX host that was dialled: another
-// registrable domain, or a server that shows no name in its greeting nor in its reply to EHLO, by what it says
-// there. Empty: it is the host.
+// Greeter names who greeted a session in place of the MX host that we dialled. The name is another registrable domain
+// or, if the greeting and the EHLO reply show no name, their words. Empty: the host itself greeted.
 func Greeter(host, greeting, hello string) string {
 	for _, text := range []string{greeting, hello} {
 		name, _, _ := strings.Cut(strings.TrimSpace(text), " ")
@@ -99,7 +98,7 @@ func Greeter(host, greeting, hello string) string {
 // unnamedBytes bounds the stored text of a server without a name.
 const unnamedBytes = 120
 
-// NoteRefused notes that a greeter refused somebody at an MX host: it tells mailboxes apart.
+// NoteRefused notes that a greeter refused an address at an MX host: the stranger tells mailboxes apart.
 func (p *Pool) NoteRefused(greeter, host string, now time.Time) {
 	gs := &p.greetings
 	gs.mu.Lock()
@@ -110,8 +109,8 @@ func (p *Pool) NoteRefused(greeter, host string, now time.Time) {
 	}
 }
 
-// NoteAccepted notes that a stranger accepted a mailbox that nobody has in place of an MX host, and reports whether
-// that shows for the first time that our network is intercepted.
+// NoteAccepted notes that a stranger, in place of an MX host, accepted a mailbox that nobody has. NoteAccepted reports
+// whether this shows for the first time that our network is intercepted.
 func (p *Pool) NoteAccepted(greeter, host string, at netip.Addr, now time.Time) bool {
 	gs := &p.greetings
 	gs.mu.Lock()
@@ -133,7 +132,7 @@ func (p *Pool) NoteAccepted(greeter, host string, at netip.Addr, now time.Time) 
 	return true
 }
 
-// greeting returns the entry of a greeter, a new one if there is none. The lock is held.
+// greeting returns the entry of a greeter, or makes it. The caller holds the lock.
 func (p *Pool) greeting(greeter string, now time.Time) *greeting {
 	if g, _ := p.greetings.by.Get(greeter); g.fresh(p.Hour, now) {
 		return g
@@ -143,7 +142,7 @@ func (p *Pool) greeting(greeter string, now time.Time) *greeting {
 	return g
 }
 
-// Intercepts reports whether a greeter is believed to answer in place of the hosts that are dialled.
+// Intercepts reports whether a greeter counts as answering in place of the hosts that we dial.
 func (p *Pool) Intercepts(greeter string, now time.Time) bool {
 	if greeter == "" {
 		return false
@@ -155,8 +154,9 @@ func (p *Pool) Intercepts(greeter string, now time.Time) bool {
 	return g.fresh(p.Hour, now) && !g.refused && len(g.accepted) == enough(greeter)
 }
 
-// Doubts reports whether a greeter's acceptances at an MX host don't count: another greeter told mailboxes apart there
-// before, and this one has refused nobody. A host may greet by several names in turn.
+// Doubts reports whether a greeter's acceptances at an MX host don't count. The acceptances don't count if another
+// greeter told mailboxes apart there before, and this one has refused no address. A host may greet with several names
+// in turn.
 func (p *Pool) Doubts(greeter, host string, now time.Time) bool {
 	if greeter == "" {
 		return false

@@ -16,15 +16,15 @@ import (
 
 // Source is one way of ours to speak to receivers.
 type Source struct {
-	Addr  netip.Addr // ours; the zero value: the system chooses it
-	Hello string     // hello name, removed from replies before they are judged
-	// ReturnPath is taken out likewise; the zero value when it is no address.
+	Addr  netip.Addr // our address; the zero value: the system chooses
+	Hello string     // removed from replies before they are judged
+	// ReturnPath is removed from replies too; the zero value if it is no address.
 	ReturnPath smtp.Address
-	// Open connects to one host and greets; its error is a *smtp.Failure.
+	// Open connects to one host and greets it. Its error is a *smtp.Failure.
 	Open func(ctx context.Context, host string, at netip.Addr, tls smtp.TLSMode) (*smtp.Session, error)
 }
 
-// Name is the source's address as evidence shows it; "" when the system chooses it.
+// Name is the source's address as evidence shows it; "": the system chooses it.
 func (s *Source) Name() string {
 	if !s.Addr.IsValid() {
 		return ""
@@ -32,15 +32,15 @@ func (s *Source) Name() string {
 	return s.Addr.String()
 }
 
-// Reaches reports whether a host's address is of a family that the source can speak to.
+// Reaches reports whether the source can speak to a host's address, by its family.
 func (s *Source) Reaches(at netip.Addr) bool {
 	return !s.Addr.IsValid() || s.Addr.Unmap().Is4() == at.Unmap().Is4()
 }
 
-// Pool holds the sources of a node, and what receivers think of them. Safe for concurrent use.
+// Pool holds the sources of a node, and how receivers treat them. Safe for concurrent use.
 type Pool struct {
-	// Hour is how long an hour lasts toward receivers: for refusals, suspensions and waits that a rule names, not for
-	// waits that a receiver names. It is set before anything else is done.
+	// Hour is the length of an hour toward receivers: for refusals, suspensions, and waits that a rule names. Waits that a
+	// receiver names are in real time. Hour is set before anything else is done.
 	Hour throttle.Hour
 
 	list []Source
@@ -49,31 +49,31 @@ type Pool struct {
 
 	settings atomic.Pointer[Settings] // nil until Bind
 
-	keeping sync.Mutex // held while daily caps are kept; taken before mu
+	keeping sync.Mutex // held while daily caps are stored; taken before mu
 
 	mu     sync.Mutex
-	all    []*health  // guarded by mu; as list
-	caps   []dailyCap // guarded by mu; as list
-	noting bool       // guarded by mu; caps are being noted
-	noted  time.Time  // guarded by mu; when that began last
+	all    []*health  // guarded by mu; in the order of list
+	caps   []dailyCap // guarded by mu; in the order of list
+	noting bool       // guarded by mu; caps are being stored
+	noted  time.Time  // guarded by mu; when the last storing began
 }
 
 // SourceState is the state of a source.
 type SourceState struct {
-	Source string // its address; "": the system chooses it
+	Source string // its address; "": the system chooses
 	Hello  string
-	// Spoken counts the receivers dialled from it in the last hour, Blocked those that refuse it whatever the
-	// recipient, because of its address or its hello name.
+	// Spoken counts the receivers that were dialled from it in the last hour. Blocked counts those that refuse its address
+	// or its hello name, whatever the recipient.
 	Spoken, Blocked int
-	SuspendedUntil  time.Time      // it isn't used before; zero: it may be used
-	Reason          smtp.Reason    // why it is suspended, or was when OnTrial
-	OnTrial         bool           // it was suspended, and one receiver is being asked again
-	Pause           throttle.Pause // as an operator wants it
-	Today           int            // RCPTs since midnight UTC that this process knows of
-	PerDay          int            // that are allowed today; 0: not bounded
+	SuspendedUntil  time.Time      // the source isn't used before; zero: it may be used
+	Reason          smtp.Reason    // why the source is suspended, or was if OnTrial
+	OnTrial         bool           // the source was suspended, and one receiver is being asked again
+	Pause           throttle.Pause // as an operator has set it
+	Today           int            // RCPTs since midnight UTC, as far as this process knows
+	PerDay          int            // RCPTs allowed today; 0: any number
 }
 
-// NewPool makes the pool of a node's sources; none is suspended. The error names a bad one.
+// NewPool makes the pool of a node's sources. None is suspended. The error names a bad source.
 func NewPool(list []Source) (*Pool, error) {
 	if len(list) == 0 {
 		return nil, errors.New("receiver sources: none is given")
@@ -92,13 +92,13 @@ func NewPool(list []Source) (*Pool, error) {
 	return p, nil
 }
 
-// Len returns how many sources there are; all methods name them by a number below it.
+// Len returns how many sources there are. Methods name a source by a number below Len.
 func (p *Pool) Len() int { return len(p.list) }
 
 // Source returns a source. Nobody changes it.
 func (p *Pool) Source(i int) *Source { return &p.list[i] }
 
-// State returns how each source does, in the order in which they were given.
+// State returns the state of each source, in the order of NewPool.
 func (p *Pool) State(now time.Time) []SourceState {
 	p.mu.Lock()
 	defer p.mu.Unlock()

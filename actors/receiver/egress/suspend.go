@@ -9,30 +9,30 @@ import (
 )
 
 const (
-	// A source is suspended when manyReceivers have refused it within an hour and they are at least one in oneInMany of
-	// those that it spoke to: three block lists rarely err at once.
+	// A source is suspended if within an hour manyReceivers refused it, and these are at least one in oneInMany of those
+	// that it spoke to. Three block lists rarely err at once.
 	manyReceivers = 3
 	oneInMany     = 10
 
-	// lastReceivers and oneInLast are the same for the last source of a node: without it nothing is asked, and each
-	// receiver that refuses it is paused anyway. So it goes on while half of the receivers take it.
+	// lastReceivers and oneInLast are the same for the last usable source of a node. Without it nothing would be asked,
+	// and each receiver that refuses it is paused anyway. So the source goes on while half of the receivers accept it.
 	lastReceivers = 10
 	oneInLast     = 2
 
-	// sourceSpan is the time over which refusals count for that.
+	// sourceSpan is how long a refusal counts.
 	sourceSpan = time.Hour
 
-	// suspendFirst is how long a source is suspended for the first time; each suspension that follows another one doubles
-	// it, up to suspendMost: block lists take hours to forget, and a wrong decision of ours should not cost a day.
+	// suspendFirst is the length of a first suspension. Each suspension that follows another is twice as long, up to
+	// suspendMost. Block lists take hours to forget, and a wrong decision of ours should not cost a day.
 	suspendFirst = time.Hour
 	suspendMost  = 24 * time.Hour
 
-	// trialFor is how long the one receiver that tries a suspended source may take before another one tries it: a
-	// session may wait 5 min for one reply (RFC 5321 §4.5.3.2), and needs two here.
+	// trialFor is how long one receiver may take to try a suspended source, before another one tries it. A session may
+	// wait 5 min for one reply (RFC 5321 §4.5.3.2), and needs two here.
 	trialFor = 10 * time.Minute
 
-	// contactsMax bounds the receivers remembered for a source; beyond it the one contacted longest ago is forgotten.
-	// 200 bytes each, 4 MB.
+	// contactsMax bounds the receivers remembered for a source: 200 bytes each, 4 MB. Beyond it the receiver whose contact
+	// is oldest is forgotten.
 	contactsMax = 20_000
 )
 
@@ -42,10 +42,10 @@ type health struct {
 
 	suspendedUntil time.Time
 	suspensions    int         // in a row
-	reason         smtp.Reason // of the newest
+	reason         smtp.Reason // reason of the newest
 
-	open     bool   // it was suspended and no receiver has taken it since
-	trial    string // the receiver that is asked then
+	open     bool   // the source was suspended, and no receiver has accepted it since
+	trial    string // the receiver that tries the source now
 	trialEnd time.Time
 }
 
@@ -70,7 +70,7 @@ func (h *health) note(key string, now time.Time) *contact {
 	return c
 }
 
-// NoteAnswered notes that a receiver answered about an address: it accepts the source.
+// NoteAnswered notes that a receiver answered about an address, so it accepts the source.
 func (p *Pool) NoteAnswered(i int, key string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,8 +81,8 @@ func (p *Pool) NoteAnswered(i int, key string, now time.Time) {
 	}
 }
 
-// NoteBlocked notes that a receiver refuses a source whatever the address, and reports
-// whether the source is suspended for that from now on.
+// NoteBlocked notes that a receiver refuses a source whatever the address. NoteBlocked reports whether this suspends
+// the source.
 func (p *Pool) NoteBlocked(i int, key string, now time.Time, reason smtp.Reason) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,14 +103,14 @@ func (p *Pool) tooMany(i int, now time.Time) bool {
 	least, one := lastReceivers, oneInLast
 	for j, other := range p.all {
 		if j != i && !now.Before(other.suspendedUntil) && p.list[j].Reaches(p.list[i].Addr) {
-			least, one = manyReceivers, oneInMany // that one takes over
+			least, one = manyReceivers, oneInMany // another source takes over
 		}
 	}
 	spoken, blocked := p.all[i].count(now, p.Hour.Of(sourceSpan))
 	return blocked >= least && blocked*one >= spoken
 }
 
-// count returns the receivers of the last span, and those that refuse the source.
+// count returns how many receivers the source spoke to in the last span, and how many of them refuse it.
 func (h *health) count(now time.Time, span time.Duration) (spoken, blocked int) {
 	for _, c := range h.contacts.Values() {
 		if now.Sub(c.spoken) > span {
@@ -129,18 +129,18 @@ func (p *Pool) suspend(h *health, now time.Time, reason smtp.Reason) {
 	h.suspendedUntil = now.Add(p.Hour.Of(min(suspendFirst<<min(h.suspensions, 10), suspendMost)))
 	h.suspensions++
 	h.reason, h.open, h.trial = reason, true, ""
-	for _, c := range h.contacts.Values() { // their refusals have counted
+	for _, c := range h.contacts.Values() { // their refusals have had their effect
 		c.blocked = time.Time{}
 	}
 }
 
-// Usable reports whether a receiver may be contacted from a source and, if not, when to ask again.
+// Usable reports whether a receiver may be contacted from a source. If not, it returns when to ask again.
 func (p *Pool) Usable(i int, key string, now time.Time) (bool, time.Time) {
 	return p.usable(i, key, now, false)
 }
 
-// Use is Usable for a receiver that is about to be dialled. After a suspension one receiver tries the source first;
-// this call makes it that one.
+// Use is Usable for a receiver that is about to be dialled. After a suspension only one receiver may try the source
+// first; this call makes it that receiver.
 func (p *Pool) Use(i int, key string, now time.Time) (bool, time.Time) {
 	return p.usable(i, key, now, true)
 }

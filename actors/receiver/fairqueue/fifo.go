@@ -23,7 +23,7 @@ func (f *FIFO[T]) Pop() T {
 	f.head++
 	if f.head == len(f.items) {
 		f.items, f.head = f.items[:0], 0
-	} else if f.head >= 1024 && f.head*2 >= len(f.items) { // so each is moved once at most, and few never
+	} else if f.head >= 1024 && f.head*2 >= len(f.items) { // so each item is moved once at most, and short queues never
 		kept := copy(f.items, f.items[f.head:])
 		clear(f.items[kept:])
 		f.items, f.head = f.items[:kept], 0

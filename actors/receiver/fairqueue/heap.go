@@ -8,10 +8,10 @@ import (
 // entry is the place of one waiter in a heap.
 type entry[T any] struct {
 	of     T
-	served float64 // what it was given, divided by its weight
-	held   float64 // what it holds now; it is booked as served when it comes back
-	order  uint64  // among equals: its arrival, and a draw after each turn
-	at     int     // place in entries, from 1; 0: it does not wait
+	served float64 // what the waiter was given, divided by its weight
+	held   float64 // what the waiter holds now; booked as served when given back
+	order  uint64  // decides among equals: the order of arrival, and a random number after each turn
+	at     int     // place in entries, from 1; 0: not waiting
 }
 
 // entries implements heap.Interface: least served for its weight first.
@@ -43,7 +43,7 @@ func (e *entries[T]) Pop() any {
 	return one
 }
 
-// waiters holds waiting entries in the order in which they are served. The zero value is ready.
+// waiters holds the waiting entries in the order in which they are served. The zero value is ready.
 type waiters[T any] struct {
 	heap        entries[T]
 	virtualTime float64 // what the first in the order was served; never falls
@@ -51,7 +51,7 @@ type waiters[T any] struct {
 	draw        rand.PCG
 }
 
-// enter lets e wait; twice is fine. It starts level with the first in the order.
+// enter lets e wait. The entry starts level with the first in the order. A second call does nothing.
 func (w *waiters[T]) enter(e *entry[T]) {
 	if e.at > 0 {
 		return
@@ -61,7 +61,7 @@ func (w *waiters[T]) enter(e *entry[T]) {
 	heap.Push(&w.heap, e)
 }
 
-// leave takes e out; twice is fine.
+// leave takes e out. A second call does nothing.
 func (w *waiters[T]) leave(e *entry[T]) {
 	if e.at == 0 {
 		return
@@ -70,7 +70,7 @@ func (w *waiters[T]) leave(e *entry[T]) {
 	w.advance()
 }
 
-// first returns the entry that is served next; nil when none waits.
+// first returns the entry that is served next; nil: none waits.
 func (w *waiters[T]) first() *entry[T] {
 	if len(w.heap) == 0 {
 		return nil
@@ -78,21 +78,22 @@ func (w *waiters[T]) first() *entry[T] {
 	return w.heap[0]
 }
 
-// charge books that e was served, whether it waits or not.
+// charge books that e was served, whether or not it waits.
 func (w *waiters[T]) charge(e *entry[T], cost float64) {
 	e.served = max(e.served, w.virtualTime) + cost
 	e.order = w.draw.Uint64() % (w.arrivals + 1)
 	w.moved(e)
 }
 
-// chargeAhead books that e used up something scarcer than service, up to most ahead of the first in the order.
+// chargeAhead books that e used something scarcer than service. chargeAhead puts e no further than most behind the
+// first in the order.
 func (w *waiters[T]) chargeAhead(e *entry[T], cost, most float64) {
 	from := max(e.served, w.virtualTime)
 	e.served = max(from, min(from+cost, w.virtualTime+most))
 	w.moved(e)
 }
 
-// hold notes that e holds something, or with a cost below 0 that it gave it back.
+// hold notes that e holds something. A cost below 0 notes that e gave it back.
 func (w *waiters[T]) hold(e *entry[T], cost float64) {
 	e.held += cost
 	w.moved(e)

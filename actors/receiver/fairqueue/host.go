@@ -9,29 +9,29 @@ import (
 )
 
 const (
-	// localEvery: one item in this many goes to the flow served least in this host queue alone, so that a flow that
-	// gets much elsewhere still gets a part here.
+	// localEvery: one item in this many goes to the flow that this host queue served least. So a flow that gets much
+	// elsewhere still gets a part here.
 	localEvery = 4
 
-	// comparedMax bounds how many waiters of a host queue are compared, those that were served least there: a choice
-	// costs 16 comparisons, however many wait.
+	// comparedMax bounds how many waiters of a host queue are compared. The comparison takes those that were served least
+	// there. So a choice costs 16 comparisons, however many wait.
 	comparedMax = 16
 )
 
-// HostQueue is what waits for one set of hosts.
+// HostQueue holds the items that wait for one set of hosts.
 type HostQueue[T any] struct {
 	queue      *Queue[T]
 	key        string
-	workspaces map[*tenant[T]]*workspaceQueue[T] // with something queued now or lately
+	workspaces map[*tenant[T]]*workspaceQueue[T] // workspaces with something queued now or lately
 	order      waiters[*workspaceQueue[T]]
 	queued     int
 	pops       uint
 	sessions   int
-	unserved   bool // something is queued and there is no session; counted in queue.unserved
-	aside      bool // out of the order for sessions
+	unserved   bool // something is queued and there is no session; queue.unserved counts it
+	aside      bool // no session is opened for this host queue for now
 }
 
-// workspaceQueue is what one tenant has waiting in a host queue.
+// workspaceQueue holds the items of one tenant in a host queue.
 type workspaceQueue[T any] struct {
 	entry         entry[*workspaceQueue[T]]
 	tenant        *tenant[T]
@@ -40,22 +40,22 @@ type workspaceQueue[T any] struct {
 	order         waiters[*verificationQueue[T]]
 }
 
-// verificationQueue is what one flow has waiting in a host queue.
+// verificationQueue holds the items of one flow in a host queue.
 type verificationQueue[T any] struct {
 	mixed[T]
 	entry     entry[*verificationQueue[T]]
 	workspace *workspaceQueue[T]
 	flow      *Flow[T]
 	host      *HostQueue[T]
-	listed    bool // in flow.waiting
+	listed    bool // listed in flow.waiting
 }
 
-// NewHostQueue makes an empty host queue; key is for the caller's use.
+// NewHostQueue makes an empty host queue. The caller may use key as it likes.
 func (q *Queue[T]) NewHostQueue(key string) *HostQueue[T] {
 	return &HostQueue[T]{queue: q, key: key, workspaces: map[*tenant[T]]*workspaceQueue[T]{}}
 }
 
-// Key returns what the host queue was made with.
+// Key returns the key that NewHostQueue got.
 func (h *HostQueue[T]) Key() string { return h.key }
 
 // Queued returns how many items wait.
@@ -64,10 +64,10 @@ func (h *HostQueue[T]) Queued() int { return h.queued }
 // Sessions returns how many sessions the host queue has.
 func (h *HostQueue[T]) Sessions() int { return h.sessions }
 
-// Aside reports whether SetAside holds.
+// Aside reports whether the host queue is set aside.
 func (h *HostQueue[T]) Aside() bool { return h.aside }
 
-// Waiting returns a flow of each workspace that has items in the host queue.
+// Waiting returns, for each workspace with items in the host queue, one of its flows.
 func (h *HostQueue[T]) Waiting() iter.Seq[*Flow[T]] {
 	return func(yield func(*Flow[T]) bool) {
 		for _, e := range h.order.heap {
@@ -104,8 +104,8 @@ func (h *HostQueue[T]) Push(f *Flow[T], item T, class Class) {
 	h.noteUnserved()
 }
 
-// Pop takes out the item to ask next, which there must be, and its flow: the one served least at the whole receiver or,
-// one time in localEvery, in this host queue.
+// Pop removes and returns the item to ask next, and its flow. There must be an item. The flow is the one that the whole
+// receiver served least or, one time in localEvery, the one that this host queue served least.
 func (h *HostQueue[T]) Pop() (T, *Flow[T]) {
 	h.pops++
 	w := h.order.first().of
@@ -125,9 +125,9 @@ func (h *HostQueue[T]) Pop() (T, *Flow[T]) {
 	return item, v.flow
 }
 
-// ChargeScarce books that an item of a flow, asked in this host queue, used up something scarce that is worth a
-// number of turns, such as a refusal that the receiver tolerates. Flows that used less of it come first. A single
-// flow isn't slowed, a new flow starts level with the first one, and no flow falls back by more than most turns.
+// ChargeScarce books that an item of a flow, asked in this host queue, used something scarce, such as a refusal that
+// the receiver tolerates. The use is worth a number of turns. Flows that used less of it come first. A single flow
+// isn't slowed, a new flow starts level with the first one, and no flow falls back by more than most turns.
 func (h *HostQueue[T]) ChargeScarce(now time.Time, f *Flow[T], turns, most float64) {
 	t, weight := f.tenant, float64(f.tenant.weight)
 	f.scarceAt, t.scarceAt = now, now
@@ -143,17 +143,17 @@ func (h *HostQueue[T]) ChargeScarce(now time.Time, f *Flow[T], turns, most float
 	}
 }
 
-// leastServed returns the tenant that was served least at the receiver as a whole.
+// leastServed returns the tenant that the whole receiver served least.
 func (h *HostQueue[T]) leastServed() *workspaceQueue[T] {
 	return leastOf(h.order.heap, func(w *workspaceQueue[T]) float64 { return w.tenant.asking.served })
 }
 
-// leastServed returns the flow that was served least at the receiver as a whole.
+// leastServed returns the flow that the whole receiver served least.
 func (w *workspaceQueue[T]) leastServed() *verificationQueue[T] {
 	return leastOf(w.order.heap, func(v *verificationQueue[T]) float64 { return v.flow.asking.served })
 }
 
-// leastOf returns the first of those with the least of something, among comparedMax of a heap, which isn't empty.
+// leastOf returns the entry with the smallest value, among comparedMax of a heap. The heap isn't empty.
 func leastOf[W any](heap entries[W], served func(W) float64) W {
 	return slices.MinFunc(heap[:min(len(heap), comparedMax)], func(a, b *entry[W]) int {
 		return cmp.Compare(served(a.of), served(b.of))
@@ -170,7 +170,7 @@ func (h *HostQueue[T]) leaveIfEmpty(v *verificationQueue[T]) {
 	}
 }
 
-// Remove takes out the items for which gone returns true.
+// Remove removes the items for which gone returns true.
 func (h *HostQueue[T]) Remove(gone func(item T) bool) {
 	for _, w := range h.workspaces {
 		for f, v := range w.verifications {
@@ -186,14 +186,14 @@ func (h *HostQueue[T]) Remove(gone func(item T) bool) {
 	h.noteUnserved()
 }
 
-// Opened books one more session, which is opened in the name of a flow.
+// Opened notes that the host queue has one more session, opened in the name of a flow.
 func (h *HostQueue[T]) Opened(f *Flow[T]) {
 	h.queue.open(f)
 	h.sessions++
 	h.noteUnserved()
 }
 
-// Closed books that a session opened in the name of a flow has ended, and how many full turns it took.
+// Closed notes that a session opened in the name of a flow has ended, and how many full turns it took.
 func (h *HostQueue[T]) Closed(f *Flow[T], turns float64) {
 	h.queue.close(f, turns)
 	h.sessions--
@@ -201,7 +201,7 @@ func (h *HostQueue[T]) Closed(f *Flow[T], turns float64) {
 	h.noteUnserved()
 }
 
-// SetAside takes a host queue out of service until Readmit.
+// SetAside opens no more sessions for the host queue until Readmit.
 func (h *HostQueue[T]) SetAside() { h.aside = true }
 
 // Readmit ends SetAside.
@@ -210,7 +210,7 @@ func (h *HostQueue[T]) Readmit() {
 	h.want()
 }
 
-// want enters a host queue without a session into the session order of every flow that waits in it.
+// want puts a host queue without a session into the session order of every flow that waits in it.
 func (h *HostQueue[T]) want() {
 	if h.aside || h.sessions > 0 {
 		return
@@ -235,7 +235,7 @@ func (h *HostQueue[T]) noteUnserved() {
 	}
 }
 
-// Forget drops flows and tenants that have nothing queued and would gain nothing by starting again.
+// Forget drops flows and tenants that have nothing queued and would gain nothing by a new start.
 func (h *HostQueue[T]) Forget() {
 	for t, w := range h.workspaces {
 		maps.DeleteFunc(w.verifications, func(_ *Flow[T], v *verificationQueue[T]) bool {
@@ -247,7 +247,7 @@ func (h *HostQueue[T]) Forget() {
 	}
 }
 
-// First returns the flow that was served least in this host queue; nil: nothing is queued.
+// First returns the flow that this host queue served least; nil: nothing is queued.
 func (h *HostQueue[T]) First() *Flow[T] {
 	w := h.order.first()
 	if w == nil {
@@ -256,21 +256,21 @@ func (h *HostQueue[T]) First() *Flow[T] {
 	return w.of.order.first().of.flow
 }
 
-// Rank is the place of a host queue in the order for items: that of the flow that Pop serves next.
+// Rank is the place of a host queue in the order for items. Rank is the place of the flow that Pop serves next.
 type Rank struct{ tenant, flow float64 }
 
-// Rank returns the place of the host queue, in which something must be queued.
+// Rank returns the place of the host queue. Something must be queued in it.
 func (h *HostQueue[T]) Rank() Rank {
 	w := h.leastServed()
 	return Rank{w.tenant.asking.served, w.leastServed().flow.asking.served}
 }
 
-// Compare returns below 0 when r comes before o, and above 0 when it comes after.
+// Compare returns below 0 if r comes before o, and above 0 if it comes after.
 func (r Rank) Compare(o Rank) int {
 	return cmp.Or(cmp.Compare(r.tenant, o.tenant), cmp.Compare(r.flow, o.flow))
 }
 
-// Ahead reports whether r was served more than o by more than a number of turns.
+// Ahead reports whether r was served more than o, by more than a number of turns.
 func (r Rank) Ahead(o Rank, turns float64) bool {
 	return r.tenant > o.tenant+turns || r.tenant == o.tenant && r.flow > o.flow+turns
 }

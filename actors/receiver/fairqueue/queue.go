@@ -7,31 +7,31 @@ import (
 )
 
 const (
-	// forgetFor is how long the service of a flow with nothing waiting is remembered, so that its next items don't
-	// overtake the others. A verification sends its next chunk within seconds, so a minute means that it has paused.
+	// forgetFor is how long the service of a flow without waiting items is remembered, so that its next items don't
+	// overtake others. A verification sends its next chunk within seconds. After a minute without one it has paused.
 	forgetFor = time.Minute
 
-	// scarceFor is the same for a flow that used up something scarce: refusals count by the hour, and a flow that
-	// returned each minute with one bad address would otherwise use all of them.
+	// scarceFor is the same for a flow that used something scarce. Refusals count by the hour: a flow that came back each
+	// minute with one bad address would otherwise use all of them.
 	scarceFor = time.Hour
 
-	// openCost is how much of a session's full turn opening it counts: 100 ms of 5 s, which is connecting,
-	// greeting, EHLO and QUIT at 25 ms a turn.
+	// openCost is which part of a session's full turn it costs to open one: 100 ms of 5 s. At 25 ms a round trip this is
+	// connecting, greeting, EHLO and QUIT.
 	openCost = 0.02
 )
 
-// tenant is a workspace with something to ask here, now or lately.
+// tenant is a workspace with items here, now or lately.
 type tenant[T any] struct {
 	id     uuid.UUID
 	weight int
 	queued int // items that wait
 	flows  map[uuid.UUID]*Flow[T]
 
-	asking   entry[*tenant[T]] // for items
-	opening  entry[*tenant[T]] // for sessions; it waits while one of its host queues has none
+	asking   entry[*tenant[T]] // place in the order for items
+	opening  entry[*tenant[T]] // place in the order for sessions; waits while a host queue of the tenant has none
 	asked    waiters[*Flow[T]]
 	opened   waiters[*Flow[T]]
-	scarceAt time.Time // when it used up what is scarce; zero: never
+	scarceAt time.Time // when something scarce was last used; zero: never
 }
 
 // Flow is one verification of a tenant.
@@ -42,25 +42,25 @@ type Flow[T any] struct {
 
 	asking  entry[*Flow[T]]
 	opening entry[*Flow[T]]
-	waiting FIFO[*verificationQueue[T]] // of host queues without a session, and some that have one by now
+	waiting FIFO[*verificationQueue[T]] // host queues without a session, and some that have got one
 
-	chargedAt time.Time // when that was last; zero: never
-	held      []float64 // for its sessions, to its tenant
-	scarceAt  time.Time // when it used up what is scarce; zero: never
+	chargedAt time.Time // when the flow was last charged; zero: never
+	held      []float64 // for each of its sessions, the cost booked to its tenant
+	scarceAt  time.Time // when something scarce was last used; zero: never
 }
 
 // Queued returns how many items of the flow wait.
 func (f *Flow[T]) Queued() int { return f.queued }
 
-// Workspace returns whose flow it is.
+// Workspace returns the workspace of the flow.
 func (f *Flow[T]) Workspace() uuid.UUID { return f.tenant.id }
 
 // Weight returns the weight of the flow's tenant.
 func (f *Flow[T]) Weight() int { return f.tenant.weight }
 
-// Queue knows who is served next at a receiver, over all its host queues.
+// Queue decides whom a receiver serves next, over all its host queues.
 type Queue[T any] struct {
-	weight   func(workspace uuid.UUID) int // nil: all have the same
+	weight   func(workspace uuid.UUID) int // nil: all weigh the same
 	tenants  map[uuid.UUID]*tenant[T]
 	asked    waiters[*tenant[T]]
 	opened   waiters[*tenant[T]]
@@ -68,7 +68,7 @@ type Queue[T any] struct {
 	unserved int // host queues with items and no session
 }
 
-// New makes a queue. Weight says what a workspace counts; nil: all count the same.
+// New makes a queue. weight returns the weight of a workspace; nil: all weigh the same.
 func New[T any](weight func(workspace uuid.UUID) int) *Queue[T] {
 	return &Queue[T]{weight: weight, tenants: map[uuid.UUID]*tenant[T]{}}
 }
@@ -82,7 +82,7 @@ func (q *Queue[T]) Unserved() int { return q.unserved }
 // Tenants returns how many workspaces are remembered.
 func (q *Queue[T]) Tenants() int { return len(q.tenants) }
 
-// Flow returns the flow of a verification, a new one if there is none.
+// Flow returns the flow of a verification, or makes it.
 func (q *Queue[T]) Flow(workspace, verification uuid.UUID) *Flow[T] {
 	t := q.tenants[workspace]
 	if t == nil {
@@ -99,7 +99,6 @@ func (q *Queue[T]) Flow(workspace, verification uuid.UUID) *Flow[T] {
 	return f
 }
 
-// weigh returns the weight of a workspace, at least 1.
 func (q *Queue[T]) weigh(workspace uuid.UUID) int {
 	if q.weight == nil {
 		return 1
@@ -107,7 +106,7 @@ func (q *Queue[T]) weigh(workspace uuid.UUID) int {
 	return max(1, q.weight(workspace))
 }
 
-// count notes n more items that wait, or fewer.
+// count notes that n more items wait; n may be negative.
 func (q *Queue[T]) count(f *Flow[T], n int) {
 	t := f.tenant
 	q.queued += n
@@ -125,20 +124,21 @@ func (q *Queue[T]) count(f *Flow[T], n int) {
 	}
 }
 
-// Charge books that an item of a flow was given to a session. An item that was popped and dropped costs nothing.
+// Charge books that an item of a flow was given to a session. A popped item that is dropped costs nothing.
 func (q *Queue[T]) Charge(now time.Time, f *Flow[T]) {
 	f.chargedAt = now
 	f.tenant.asked.charge(&f.asking, 1)
 	q.asked.charge(&f.tenant.asking, 1/float64(f.tenant.weight))
 }
 
-// Room returns how many more items of a flow may wait, with most in all. A tenant may use as much as it leaves free:
-// alone a half, beside another one a third. The same holds for a flow within its tenant's part.
+// Room returns how many more items of a flow may wait; most is the bound for all flows together. A tenant may use as
+// much as it leaves free: half if it is alone, a third beside another tenant. Within a tenant's part the same holds for
+// its flows.
 func (q *Queue[T]) Room(f *Flow[T], most int) int {
 	return (most-(q.queued-f.tenant.queued))/2 - f.tenant.queued - f.queued
 }
 
-// want enters a flow's items in a host queue into the order for sessions.
+// want puts a flow's items in a host queue into the order for sessions.
 func (q *Queue[T]) want(v *verificationQueue[T]) {
 	if v.listed {
 		return
@@ -150,8 +150,8 @@ func (q *Queue[T]) want(v *verificationQueue[T]) {
 	q.opened.enter(&f.tenant.opening)
 }
 
-// Next returns the host queue that gets the next session, and the flow in whose name it is
-// opened; nil: no host queue waits for one.
+// Next returns the host queue that gets the next session, and the flow in whose name the session is opened; nil: no
+// host queue waits for one.
 func (q *Queue[T]) Next() (*HostQueue[T], *Flow[T]) {
 	for {
 		t := q.opened.first()
@@ -177,7 +177,7 @@ func (q *Queue[T]) unlist(f *Flow[T]) {
 	}
 }
 
-// open books that a flow has a session.
+// open notes that a flow has one more session.
 func (q *Queue[T]) open(f *Flow[T]) {
 	cost := 1 / float64(f.tenant.weight)
 	f.tenant.opened.hold(&f.opening, 1)
@@ -185,7 +185,7 @@ func (q *Queue[T]) open(f *Flow[T]) {
 	f.held = append(f.held, cost)
 }
 
-// close books for how many full turns a flow had a session.
+// close notes that a session of a flow has ended, and how many full turns it took.
 func (q *Queue[T]) close(f *Flow[T], turns float64) {
 	last := len(f.held) - 1
 	f.tenant.opened.hold(&f.opening, -1)
@@ -196,14 +196,14 @@ func (q *Queue[T]) close(f *Flow[T], turns float64) {
 	q.opened.charge(&f.tenant.opening, turns/float64(f.tenant.weight))
 }
 
-// Contended reports whether more than one flow has items waiting.
+// Contended reports whether items of more than one flow wait.
 func (q *Queue[T]) Contended() bool {
 	tenants := q.asked.heap
 	return len(tenants) > 1 || len(tenants) == 1 && len(tenants[0].of.asked.heap) > 1
 }
 
-// Sweep forgets flows that have had nothing waiting for forgetFor, or scarceFor if they used something scarce, and
-// reads the weights again.
+// Sweep forgets flows that have had no waiting items for forgetFor, or for scarceFor if they used something scarce.
+// Sweep reads the weights again.
 func (q *Queue[T]) Sweep(now time.Time) {
 	for id, t := range q.tenants {
 		t.weight = q.weigh(id)
@@ -219,8 +219,8 @@ func (q *Queue[T]) Sweep(now time.Time) {
 	}
 }
 
-// Fraction returns the fraction of all service that a flow can expect, by the weights of
-// those who have something waiting. The flow itself is counted in.
+// Fraction returns the fraction of all service that a flow can expect, by the weights of all that have waiting items.
+// The flow itself is counted too.
 func (q *Queue[T]) Fraction(f *Flow[T]) float64 {
 	weights, flows := 0, len(f.tenant.asked.heap)
 	for _, e := range q.asked.heap {

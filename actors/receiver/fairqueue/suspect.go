@@ -3,42 +3,42 @@ package fairqueue
 import "strings"
 
 const (
-	// SuspectsInRow is how many suspect items in a row are given out while normal ones of the same flow wait: harvest
-	// guards that an acceptance resets count to ten or more.
+	// SuspectsInRow is how many suspect items in a row are given out while normal ones of the same flow wait. An
+	// acceptance resets harvest guards that count refusals in a row, and these count to ten or more.
 	SuspectsInRow = 2
 
-	// RetriesInRow is the same for due retries: if they fail each time, other items still get their turn.
+	// RetriesInRow is the same for due retries. If retries fail each time, other items still get their turn.
 	RetriesInRow = 2
 
 	longWord    = 24 // bytes of a local part; few real ones are longer. Guess.
-	manyDigits  = 5  // more than a year. Guess.
-	consonants  = 6  // in a row; an initial and a name have up to five, as "jschmidt". Guess.
+	manyDigits  = 5  // more than a year has. Guess.
+	consonants  = 6  // in a row; an initial and a name have up to five: "jschmidt". Guess.
 	fewPerVowel = 8  // letters for each vowel; names have two or three. Guess.
 )
 
-// roles are local parts that most domains have (RFC 2142 and habit).
+// roles are local parts that most domains have, by RFC 2142 or by custom.
 var roles = map[string]bool{"info": true, "contact": true, "office": true, "sales": true, "support": true,
 	"admin": true, "postmaster": true, "hello": true, "mail": true, "billing": true, "jobs": true, "press": true,
 	"abuse": true, "webmaster": true, "service": true, "team": true, "help": true, "marketing": true, "hr": true}
 
-// Class says how an item is treated among the others of its flow.
+// Class says how an item is treated among the items of its flow.
 type Class uint8
 
 const (
-	// Normal items come out in the order in which they came in.
+	// Normal items come out in order of arrival.
 	Normal Class = iota
-	// Suspect items do too, but few of them in a row while normal ones wait.
+	// Suspect items come out in order of arrival too, but only few in a row while normal items wait.
 	Suspect
 	// First items come out before all others of their flow.
 	First
-	// Retry items come next, before those that were never given out, RetriesInRow of them.
+	// Retry items come next, at most RetriesInRow in a row, and before items that were never given out.
 	Retry
 
 	classes = iota
 )
 
-// ClassOf returns Suspect for a local part that looks invented. It keeps nothing, and decides only the order in which
-// addresses are asked.
+// ClassOf returns Suspect for a local part that looks invented. ClassOf decides only the order in which addresses are
+// asked.
 func ClassOf(local string) Class {
 	local = strings.ToLower(local)
 	if roles[local] {
@@ -58,7 +58,7 @@ func ClassOf(local string) Class {
 			letters++
 			row++
 			longest = max(longest, row)
-		case c >= 0x80: // of another alphabet, about which nothing is said
+		case c >= 0x80: // a letter of another alphabet, where we can't tell
 			return Normal
 		default:
 			row = 0
@@ -71,14 +71,14 @@ func ClassOf(local string) Class {
 	return Normal
 }
 
-// mixed is a queue of items by class: First items come out first, then Retry ones, RetriesInRow of them while others
-// wait; these in order of arrival, but no more than SuspectsInRow suspect ones in a row while normal ones wait. The
-// zero value is ready.
+// mixed is a queue of items by class. First items come out first, then Retry items, then the others in order of
+// arrival. While others wait, at most RetriesInRow retries come out in a row. While normal items wait, at most
+// SuspectsInRow suspect items come out in a row. The zero value is ready.
 type mixed[T any] struct {
 	of      [classes]FIFO[numbered[T]]
-	next    uint64 // number of the next item that is pushed
-	row     int    // how many suspect ones came out last
-	retries int    // and how many of Retry
+	next    uint64 // number of the next pushed item
+	row     int    // suspect items that came out last in a row
+	retries int    // Retry items that came out last in a row
 }
 
 type numbered[T any] struct {
@@ -98,7 +98,6 @@ func (m *mixed[T]) push(item T, class Class) {
 	m.next++
 }
 
-// pop removes and returns the next item; there must be one.
 func (m *mixed[T]) pop() T {
 	first, retry, normal, suspect := &m.of[First], &m.of[Retry], &m.of[Normal], &m.of[Suspect]
 	if first.Len() > 0 {
@@ -117,7 +116,7 @@ func (m *mixed[T]) pop() T {
 	return normal.Pop().item
 }
 
-// remove takes out the items that are to go and returns how many these were.
+// remove removes the items for which gone returns true, and returns how many there were.
 func (m *mixed[T]) remove(gone func(item T) bool) (removed int) {
 	for i := range m.of {
 		part := &m.of[i]

@@ -10,21 +10,21 @@ import (
 	"rollcall/actors/facts"
 )
 
-// ErrGone is what a Shelf says while it fails.
+// ErrGone is the error of a Shelf while it fails.
 var ErrGone = errors.New("ledger is gone")
 
-// Shelf keeps facts in memory and notes how it is called. Its zero value is ready.
+// Shelf keeps facts in memory and notes how it is called. The zero value is ready.
 type Shelf struct {
 	mu     sync.Mutex
 	facts  map[string]facts.Fact
-	learns []int // facts of each Learn that didn't fail
-	knowns []int // keys of each Known that didn't fail
+	learns []int // how many facts each successful Learn had
+	knowns []int // how many keys each successful Known had
 	calls  int
-	fails  int           // how many calls fail
-	takes  time.Duration // each call
+	fails  int           // how many more calls fail
+	takes  time.Duration // how long each call takes
 }
 
-// Holding makes a shelf that has some facts.
+// Holding makes a shelf with some facts.
 func Holding(list ...facts.Fact) *Shelf {
 	s := &Shelf{}
 	s.putAll(list)
@@ -40,7 +40,7 @@ func (s *Shelf) putAll(list []facts.Fact) {
 	}
 }
 
-// Fail lets a number of the next calls fail.
+// Fail makes a number of the next calls fail.
 func (s *Shelf) Fail(calls int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +54,7 @@ func (s *Shelf) Take(d time.Duration) {
 	s.takes = d
 }
 
-// Fact returns what is kept under a key.
+// Fact returns the fact that is kept under a key.
 func (s *Shelf) Fact(key string) facts.Fact {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,14 +68,14 @@ func (s *Shelf) Len() int {
 	return len(s.facts)
 }
 
-// Calls returns how many calls there were, and how many facts and keys each had that didn't fail.
+// Calls returns how many calls there were, and how many facts or keys each successful one had.
 func (s *Shelf) Calls() (all int, learns, knowns []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls, slices.Clone(s.learns), slices.Clone(s.knowns)
 }
 
-// beginCall lets a call take its time, and fail.
+// beginCall lets a call take its time, and lets it fail.
 func (s *Shelf) beginCall(ctx context.Context) error {
 	s.mu.Lock()
 	s.calls++

@@ -17,7 +17,7 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// OpenedWide is a wide allowance for tests that are about something else.
+// OpenedWide are wide limits, for tests that are about something else.
 func OpenedWide() throttle.Limits {
 	return throttle.Limits{
 		Connections: 4, ConnectionRate: throttle.Rate{Events: 1000, Per: time.Second},
@@ -29,7 +29,7 @@ func OpenedWide() throttle.Limits {
 	}
 }
 
-// Stranger returns the limits of an unknown receiver, except the rates.
+// Stranger returns the limits of an unknown receiver, without the rates.
 func Stranger() throttle.Limits {
 	a := throttle.DefaultLimits()
 	a.RcptRate = throttle.Rate{Events: 1000, Per: time.Second}
@@ -40,7 +40,7 @@ func Stranger() throttle.Limits {
 // OpenFunc is the type of egress.Source.Open.
 type OpenFunc = func(ctx context.Context, host string, at netip.Addr, tls smtp.TLSMode) (*smtp.Session, error)
 
-// SourcesOf makes sources with these addresses; without any, the one that the system chooses.
+// SourcesOf makes sources with these addresses. Without any, it makes the one whose address the system chooses.
 func SourcesOf(open OpenFunc, addresses ...string) *egress.Pool {
 	list := make([]egress.Source, max(1, len(addresses)))
 	for i := range list {
@@ -56,10 +56,10 @@ func SourcesOf(open OpenFunc, addresses ...string) *egress.Pool {
 	return s
 }
 
-// Known spells mailboxes that exist; every other one does not with half.
+// Known writes a mailbox that exists.
 func Known(n int) string { return "anna." + Letters(n) }
 
-// Half spells mailboxes; every other one does not exist.
+// Half writes a mailbox that exists only for odd n.
 func Half(n int) string {
 	if n%2 == 0 {
 		return "ghost." + Letters(n)
@@ -67,7 +67,7 @@ func Half(n int) string {
 	return Known(n)
 }
 
-// Letters spells a number.
+// Letters writes a number in letters.
 func Letters(n int) string {
 	var out []byte
 	for ; n > 0 || len(out) == 0; n /= 26 {
@@ -76,7 +76,7 @@ func Letters(n int) string {
 	return string(out)
 }
 
-// Used is which part of a rate was used between the first and the last event.
+// Used is which part of a rate the events used, between the first and the last of them.
 func Used(times []time.Time, r throttle.Rate) float64 {
 	if len(times) < 2 {
 		return 0
@@ -91,7 +91,7 @@ type Tester interface {
 	Helper()
 }
 
-// CheckRate fails when in any window of a rate there were more events than it allows.
+// CheckRate fails if a window of a rate had more events than the rate allows, wherever it begins.
 func CheckRate(t Tester, what string, times []time.Time, r throttle.Rate) {
 	t.Helper()
 	for i := r.Events; i < len(times); i++ {
@@ -102,7 +102,7 @@ func CheckRate(t Tester, what string, times []time.Time, r throttle.Rate) {
 	}
 }
 
-// ID is the verification of a number.
+// ID makes the id of a verification from a number.
 func ID(n byte) []byte {
 	u := uuid.UUID{15: n}
 	return u[:]
@@ -115,10 +115,10 @@ type Answer struct {
 	Reason   smtp.Reason
 	Wait     time.Duration
 	Attempts []evidence.Attempt
-	Omitted  int // attempts that were left out
+	Omitted  int // attempts left out of the case
 }
 
-// AnswersOf returns the answers in a message.
+// AnswersOf returns the answers of a message.
 func AnswersOf(r *wire.Results) []Answer {
 	var out []Answer
 	reader := wire.NewReader(r)
@@ -131,7 +131,7 @@ func AnswersOf(r *wire.Results) []Answer {
 	return out
 }
 
-// Agrees fails if an answer differs from the conclusion of its attempts.
+// Agrees fails if an answer differs from what its attempts lead to.
 func (a Answer) Agrees(t Tester, hosts int) {
 	t.Helper()
 	if len(a.Attempts) > evidence.AttemptsMax {
@@ -144,7 +144,7 @@ func (a Answer) Agrees(t Tester, hosts int) {
 		return
 	}
 	if len(a.Attempts) == 0 {
-		if a.Reason != smtp.ReceiverRateLimited { // its time was over before it was its turn
+		if a.Reason != smtp.ReceiverRateLimited { // the time of the address was over before its turn came
 			t.Errorf("answer %s %s without an attempt", a.Outcome, a.Reason)
 		}
 		return
@@ -173,7 +173,7 @@ func OfferOf(verification byte, domain string, chunk uint64, n int, route []*wir
 	return m
 }
 
-// NoSession is for schedulers whose sessions are simulated.
+// NoSession stands for a session in tests whose sessions are simulated.
 func NoSession(context.Context, string, netip.Addr, smtp.TLSMode) (*smtp.Session, error) {
 	return nil, errors.New("there are no sessions here")
 }

@@ -1,3 +1,3 @@
-// Package registry knows the receivers on a node: each one's share of its allowance and its SMTP connections. If a
-// share shrinks, the registry enforces it, whatever the actors do.
+// Package registry knows the receivers on a node: each one's share of its limits, and its SMTP connections. If a share
+// shrinks, the registry enforces the smaller share, whatever the actors do.
 package registry

@@ -15,17 +15,17 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// HardAfter is how long sessions above a share may take to finish before they are closed without QUIT: four turns of
-// half a second, and far below the time after which a process that hasn't confirmed a share version counts as lost.
+// HardAfter is how long sessions above a share may take to finish. Then they are closed without QUIT. HardAfter is four
+// turns of half a second, and far less than the time after which a process that hasn't confirmed a share version counts
+// as lost.
 const HardAfter = 2 * time.Second
 
-// Fraction is a share: k of n parts of an allowance.
+// Fraction is a share: k of n parts of the limits.
 type Fraction struct{ K, N int }
 
 // IsNone reports whether nothing may be used.
 func (p Fraction) IsNone() bool { return p.K <= 0 || p.N <= 0 }
 
-// isLess reports whether p is a smaller share than q.
 func (p Fraction) isLess(q Fraction) bool {
 	if p.IsNone() || q.IsNone() {
 		return p.IsNone() && !q.IsNone()
@@ -36,33 +36,32 @@ func (p Fraction) isLess(q Fraction) bool {
 // Of returns this fraction of limits.
 func (p Fraction) Of(a throttle.Limits) throttle.Limits { return a.Share(p.K, p.N) }
 
-// Share is the part of its limits that a receiver may use here now. Turn grows when the share becomes smaller: what was
-// permitted under an older turn isn't begun.
+// Share is the part of its limits that a receiver may use here now. Version grows when the share becomes smaller. Work
+// that an older version permitted isn't begun.
 type Share struct {
 	Fraction
 	Version uint64
 }
 
-// Registry holds the receivers of a node: each one's share of its allowance, and its SMTP connections, counted from
-// before the dial until the receiver no longer holds them, whether or not the actor still lives.
+// Registry holds the receivers of a node: each one's share of its limits, and its SMTP connections. A connection counts
+// from before the dial until the receiver no longer holds it, even if the actor has ended.
 //
-// Invariant: when ApplyShares has returned without an error, no receiver has more
-// connections here than its share of its connections, but for silent ones (Silent), and
-// no RCPT is sent that was permitted under a larger share. Safe for concurrent use.
+// Invariant: when ApplyShares has returned without an error, each receiver keeps to its share of connections here,
+// silent ones (Silent) aside, and no RCPT is sent that only a larger share permitted. Safe for concurrent use.
 type Registry struct {
 	mu      sync.Mutex
 	of      func(key string) (k, n int) // nil: nothing may be used
 	entries map[string]*entry
-	freed   chan struct{} // capacity 1: a socket was closed, or its work ended
-	Grace   time.Duration // HardAfter, except in tests on real sockets; never changed later
+	freed   chan struct{} // capacity 1; signals that a socket was closed or its work ended
+	Grace   time.Duration // HardAfter, but longer in tests on real sockets; never changed later
 
-	Guard *process.PanicGuard // of goroutines, as Grace; nil: none
+	Guard *process.PanicGuard // of goroutines; set like Grace; nil: none
 
 	Histories status.Histories // of the last hours
 	Traces    status.Traces
 }
 
-// entry is one receiver key on this node, with an actor or with connections.
+// entry is a receiver key on this node that has an actor or connections.
 type entry struct {
 	registry *Registry
 	Key      string
@@ -76,29 +75,29 @@ type entry struct {
 type Handle struct {
 	*entry
 	tell func(msg any) // never blocks; guarded by Registry.mu
-	left chan struct{} // closed when it was given up
+	left chan struct{} // closed when the handle is given up
 }
 
-// ConnSlot is one SMTP connection to a receiver, from before its dial.
+// ConnSlot is one SMTP connection to a receiver. ConnSlot exists from before the dial.
 type ConnSlot struct {
 	entry     *entry
 	node      *Slots
-	workspace uuid.UUID   // the workspace that has the slot of the node
-	version   uint64      // under which its work was begun; guarded by Registry.mu
+	workspace uuid.UUID   // the workspace that took the slot of the node
+	version   uint64      // the share version of its work; guarded by Registry.mu
 	busy      bool        // work is under way; guarded by Registry.mu
-	silent    bool        // ended here, and perhaps not at the receiver; guarded by Registry.mu
-	aside     bool        // it is silent and takes none of the node's slots; guarded by Registry.mu
+	silent    bool        // ended here, and perhaps not yet at the receiver; guarded by Registry.mu
+	aside     bool        // silent, and without a slot of the node; guarded by Registry.mu
 	closed    bool        // guarded by Registry.mu
 	cancel    func()      // ends the work; guarded by Registry.mu
-	ended     atomic.Bool // ended by ApplyShares: nothing is learned from its end
-	Halted    atomic.Bool // its session must not send its remaining RCPTs
+	ended     atomic.Bool // ApplyShares ended it, so nothing is learned from its end
+	Halted    atomic.Bool // the session must send no more RCPTs
 }
 
-// Changed tells an actor to look at its share and at what it is allowed.
+// Changed tells an actor to look at its share and its limits.
 type Changed struct{}
 
-// Replan makes every receiver read its allowance at once. Call it when one may have changed: idle or waiting receivers
-// wouldn't notice otherwise.
+// Replan makes every receiver read its limits at once. Call it when limits may have changed, because idle and waiting
+// receivers wouldn't notice.
 func (l *Registry) Replan() { l.Broadcast(Changed{}) }
 
 // New makes a registry in which nothing may be used until the first ApplyShares, or Alone.
@@ -106,8 +105,8 @@ func New() *Registry {
 	return &Registry{entries: map[string]*entry{}, freed: make(chan struct{}, 1), Grace: HardAfter}
 }
 
-// Alone lets every receiver use the whole of its allowance, for ever: there is no
-// other node. It is called instead of ApplyShares.
+// Alone lets every receiver use its whole limits, for ever, because there is no other node. Call it instead of
+// ApplyShares.
 func (l *Registry) Alone() { l.apply(func(string) (k, n int) { return 1, 1 }) }
 
 // Count is how many receiver actors live here.
@@ -120,10 +119,10 @@ func (l *Registry) Count() (n int) {
 	return n
 }
 
-// ApplyShares puts a new table of shares in force and returns when every receiver here keeps to it. of reads the table;
-// it may be called at any time from now on. A share that grows is used at once. When a share shrinks, nothing more is
-// begun under it, surplus sessions say QUIT after the RCPT under way, and after HardAfter they are closed. Call
-// ApplyShares from one goroutine. Its error wraps that of ctx; the table is in force even then.
+// ApplyShares puts a new table of shares in force, and returns when every receiver here keeps to it. of reads the
+// table; it may be called at any time from now on. A share that grows is used at once. If a share shrinks, no more work
+// begins under the larger one, surplus sessions say QUIT after the RCPT under way, and after HardAfter they are closed.
+// Call ApplyShares from one goroutine. Its error wraps that of ctx; the table is in force even then.
 func (l *Registry) ApplyShares(ctx context.Context, of func(key string) (k, n int)) error {
 	left := l.exceeding(l.apply(of))
 	hard := time.NewTimer(l.Grace)
@@ -141,7 +140,7 @@ func (l *Registry) ApplyShares(ctx context.Context, of func(key string) (k, n in
 	return nil
 }
 
-// Broadcast tells all actors.
+// Broadcast sends a message to all actors.
 func (l *Registry) Broadcast(msg any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,7 +149,7 @@ func (l *Registry) Broadcast(msg any) {
 	}
 }
 
-// tellHandles tells the actors of a receiver. Under Registry.mu.
+// tellHandles sends a message to the actors of a receiver. Under Registry.mu.
 func (p *entry) tellHandles(msg any) {
 	for s := range p.handles {
 		if s.tell != nil {
@@ -159,7 +158,7 @@ func (p *entry) tellHandles(msg any) {
 	}
 }
 
-// apply puts a table in force, tells the actors whose share has changed, and returns all receivers with connections.
+// apply puts a table in force and tells the actors whose share changed. apply returns all receivers with connections.
 func (l *Registry) apply(of func(key string) (k, n int)) (used []*entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,14 +194,14 @@ func (p *entry) takeShare() bool {
 	return true
 }
 
-// exceeding leaves only the receivers that use more than their share.
+// exceeding returns those receivers that use more than their share.
 func (l *Registry) exceeding(places []*entry) []*entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.DeleteFunc(places, func(p *entry) bool { return len(p.excess()) == 0 })
 }
 
-// excess returns the connections that must close, or finish their work, before the receiver keeps to its share. Under
+// excess returns the connections that must close, or finish their work, so that the receiver keeps to its share. Under
 // Registry.mu.
 func (p *entry) excess() []*ConnSlot {
 	if len(p.slots) == 0 {
@@ -225,7 +224,7 @@ func (p *entry) excess() []*ConnSlot {
 	return out
 }
 
-// Sessions is how many connections are open or opening here.
+// Sessions is how many connections are open or being opened here.
 func (l *Registry) Sessions() (sum int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -235,8 +234,8 @@ func (l *Registry) Sessions() (sum int) {
 	return sum
 }
 
-// Silent returns the keys of receivers that may still hold sessions which ended here. These can't be ended, so
-// ApplyShares doesn't wait for them; other nodes that may use such a receiver must.
+// Silent returns the keys of receivers that may still hold sessions which ended here. We can't end these, so
+// ApplyShares doesn't wait for them. Another node that may use such a receiver must wait.
 func (l *Registry) Silent() (keys []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -258,7 +257,7 @@ func (l *Registry) SilentCount() (sum int) {
 	return sum
 }
 
-// countSilent is how many connections only wait for their end. Under Registry.mu.
+// countSilent is how many connections only wait for the receiver to end them. Under Registry.mu.
 func (p *entry) countSilent() (n int) {
 	for s := range p.slots {
 		if s.silent {
@@ -268,7 +267,6 @@ func (p *entry) countSilent() (n int) {
 	return n
 }
 
-// cutExcess closes the connections above the receivers' shares.
 func (l *Registry) cutExcess(places []*entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -294,7 +292,7 @@ func (l *Registry) Enter(key string, allow func(key string) throttle.Limits) *Ha
 	return s
 }
 
-// Listen sets the function that tells the handle's actor of changes.
+// Listen sets the function through which the handle's actor hears of changes.
 func (s *Handle) Listen(tell func(msg any)) {
 	s.registry.mu.Lock()
 	defer s.registry.mu.Unlock()
@@ -312,7 +310,7 @@ func (s *Handle) Leave() {
 	}
 }
 
-// Left is closed when the handle was given up.
+// Left is closed when the handle is given up.
 func (s *Handle) Left() <-chan struct{} { return s.left }
 
 // dropUnused drops an entry without actors and connections. Under Registry.mu.
@@ -322,8 +320,8 @@ func (p *entry) dropUnused() {
 	}
 }
 
-// Dial takes a connection slot if the receiver has fewer than most slots here, earlier actors' included, and the
-// caller's share is the present one. The node's slot was taken for workspace.
+// Dial takes a connection slot. Dial returns nil if the receiver has most slots here, those of earlier actors included,
+// or if the caller's share isn't the present one. workspace is the one that took the node's slot.
 func (s *Handle) Dial(turn uint64, most int, workspace uuid.UUID, slots *Slots) *ConnSlot {
 	s.registry.mu.Lock()
 	defer s.registry.mu.Unlock()
@@ -335,8 +333,8 @@ func (s *Handle) Dial(turn uint64, most int, workspace uuid.UUID, slots *Slots) 
 	return one
 }
 
-// Begin notes that work permitted under a turn begins, and how to end it. False: the turn is outdated, and the work
-// must not begin.
+// Begin notes that work begins which a share version (turn) permitted, and how to cancel the work. False: the version
+// is old, so the work must not begin.
 func (s *ConnSlot) Begin(turn uint64, cancel func()) bool {
 	s.entry.registry.mu.Lock()
 	defer s.entry.registry.mu.Unlock()
@@ -345,12 +343,12 @@ func (s *ConnSlot) Begin(turn uint64, cancel func()) bool {
 	return s.busy
 }
 
-// MayGoOn reports whether work begun under a turn may go on.
+// MayGoOn reports whether work that a share version (turn) permitted may go on.
 func (s *ConnSlot) MayGoOn(turn uint64) bool {
 	return s.entry.share.Load().Version == turn && !s.ended.Load()
 }
 
-// MarkIdle notes that nothing is under way.
+// MarkIdle notes that no work is under way.
 func (s *ConnSlot) MarkIdle() {
 	s.entry.registry.mu.Lock()
 	defer s.entry.registry.mu.Unlock()
@@ -366,7 +364,7 @@ func (s *ConnSlot) endWork() {
 	}
 }
 
-// Abandon closes the socket unless its owner closes it in time.
+// Abandon ends the work, so that its owner closes the socket.
 func (s *ConnSlot) Abandon() {
 	s.entry.registry.mu.Lock()
 	defer s.entry.registry.mu.Unlock()
@@ -395,8 +393,8 @@ func (s *ConnSlot) Close() {
 	l.signalFreed()
 }
 
-// CloseWhen notes that nothing more is sent, and gives the slot back when gone is closed: until then the receiver may
-// hold the session, so it still counts.
+// CloseWhen notes that nothing more is sent. CloseWhen gives the slot back when gone is closed. Until then the slot
+// counts, because the receiver may still hold the session.
 func (s *ConnSlot) CloseWhen(gone <-chan struct{}) {
 	select {
 	case <-gone:
@@ -438,10 +436,10 @@ func (s *ConnSlot) Traces() *status.Traces { return &s.entry.registry.Traces }
 // Key names the receiver.
 func (s *ConnSlot) Key() string { return s.entry.Key }
 
-// WasEnded reports whether ApplyShares ended the connection: nothing is learned from its end.
+// WasEnded reports whether ApplyShares ended the connection. Then nothing is learned from its end.
 func (s *ConnSlot) WasEnded() bool { return s.ended.Load() }
 
-// Handles returns the handles of some receivers whose actors listen, with the function that tells each.
+// Handles returns the handles of some receivers whose actors listen, each with the function that sends to its actor.
 func (l *Registry) Handles(which func(key string) bool) map[*Handle]func(msg any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

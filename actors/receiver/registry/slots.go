@@ -10,13 +10,13 @@ import (
 	"rollcall/ledger/quota"
 )
 
-// Slots bounds the sessions that a node has open at once, over all receivers, so that it never runs out of file
-// descriptors. Workspaces share them: one alone may have half, so that a new one finds a slot (package quota). As many
-// more sessions may be waiting for the receiver's close: each costs a descriptor and no work, so that silent receivers
-// don't stop a node. Safe for concurrent use.
+// Slots bounds the open sessions of a node, over all receivers, so that it never runs out of file descriptors.
+// Workspaces share the slots. One alone may have half of them, so that a new one finds a slot (package quota). As many
+// more sessions may wait for the receiver's close. Each of these costs a descriptor and no work, so that silent
+// receivers don't stop a node. Safe for concurrent use.
 type Slots struct {
 	pool  *quota.Pool[uuid.UUID]
-	aside atomic.Int64 // how many more may
+	aside atomic.Int64 // how many more sessions may wait aside
 }
 
 // NewSlots makes n slots.
@@ -26,7 +26,7 @@ func NewSlots(n int) *Slots {
 	return s
 }
 
-// Take takes a slot for a workspace if one is free and its share allows it.
+// Take takes a slot for a workspace, if one is free and the workspace's share allows it.
 func (s *Slots) Take(workspace uuid.UUID, weight int) bool { return s.pool.Take(workspace, weight, 1) }
 
 // Give gives a workspace's slot back.
@@ -35,8 +35,8 @@ func (s *Slots) Give(workspace uuid.UUID) { s.pool.Return(workspace, 1) }
 // Free is how many slots nobody has.
 func (s *Slots) Free() int { return int(s.pool.Size() - s.pool.Used()) }
 
-// putAside gives back the slot of a session that only waits for the receiver's close. False: too many do already, and
-// this one keeps its slot.
+// putAside gives back the slot of a session that only waits for the receiver's close. False: too many already wait, and
+// the session keeps its slot.
 func (s *Slots) putAside(workspace uuid.UUID) bool {
 	if s.aside.Add(-1) < 0 {
 		s.aside.Add(1)
@@ -48,34 +48,35 @@ func (s *Slots) putAside(workspace uuid.UUID) bool {
 
 func (s *Slots) endAside() { s.aside.Add(1) }
 
-// ReceiverSlots bound the receivers in work on a node, over all workspaces: one workspace alone may have half of them,
-// so that a new one finds a slot at once (package quota). A receiver keeps its slot, which counts for the workspace
-// that first needed it, until it ends; an idle one is asked to end as soon as another waits. Safe for concurrent use.
+// ReceiverSlots bound the receivers in work on a node, over all workspaces. One workspace alone may have half of them,
+// so that a new one finds a slot at once (package quota). A receiver keeps its slot until it ends; the slot counts for
+// the workspace that first needed it. When another receiver waits, an idle one is asked to end. Safe for concurrent
+// use.
 type ReceiverSlots struct {
 	quota *quota.Slots[uuid.UUID]
 
 	mu    sync.Mutex
-	idle  list.List // of *ReceiverSlot, the idle ones; longest idle first
-	asked int       // Yields without an answer
+	idle  list.List // the idle *ReceiverSlot, longest idle first
+	asked int       // Yields that have no answer yet
 }
 
-// ReceiverSlot is what one receiver has, or waits for.
+// ReceiverSlot is a slot that one receiver has or waits for.
 type ReceiverSlot struct {
 	slots     *ReceiverSlots
 	quota     *quota.Slot[uuid.UUID]
 	workspace uuid.UUID
 	tell      func(msg any)
-	place     *list.Element // in idle; nil: it has work, or was asked. Guarded by mu
+	place     *list.Element // in idle; nil: the receiver has work, or was asked to yield. Guarded by mu
 	asked     bool          // guarded by mu
 }
 
-// SlotGranted tells an actor that its slot is there.
+// SlotGranted tells an actor that it has its slot.
 type SlotGranted struct{}
 
-// Yield asks an idle actor to end, because others wait; it answers with Leave or Stay.
+// Yield asks an idle actor to end, because others wait. The actor answers with Leave or Stay.
 type Yield struct{}
 
-// NewReceiverSlots makes n slots; 0: as many as are asked for. Weight as in quota.NewSlots.
+// NewReceiverSlots makes n slots; 0: any number. weight is that of quota.NewSlots.
 func NewReceiverSlots(n int, weight func(workspace uuid.UUID) int) *ReceiverSlots {
 	if n <= 0 {
 		n = 1 << 40
@@ -83,8 +84,8 @@ func NewReceiverSlots(n int, weight func(workspace uuid.UUID) int) *ReceiverSlot
 	return &ReceiverSlots{quota: quota.NewSlots(int64(n), weight)}
 }
 
-// Take takes a slot in the name of a verification, or queues for one: tell is then called with SlotGranted. tell must
-// not block.
+// Take takes a slot in the name of a verification, or waits for one. After a wait it calls tell with SlotGranted; tell
+// must not block.
 func (s *ReceiverSlots) Take(workspace, verification uuid.UUID, tell func(msg any)) (slot *ReceiverSlot, now bool) {
 	slot = &ReceiverSlot{slots: s, workspace: workspace, tell: tell}
 	slot.quota, now = s.quota.Ask(workspace, verification, func() { tell(SlotGranted{}) })
@@ -124,7 +125,7 @@ func (t *ReceiverSlot) Stay() {
 	t.slots.makeRoom()
 }
 
-// answer takes a slot off the idle list, and notes the answer if it was asked to yield.
+// answer takes a slot off the idle list. If its receiver was asked to yield, it notes the answer.
 func (t *ReceiverSlot) answer() {
 	t.slots.mu.Lock()
 	defer t.slots.mu.Unlock()
@@ -135,15 +136,15 @@ func (t *ReceiverSlot) answer() {
 	}
 }
 
-// Leave gives the slot up, or the wait for it. Twice is fine.
+// Leave gives up the slot, or the wait for it. A second call does nothing.
 func (t *ReceiverSlot) Leave() {
 	t.answer()
 	t.quota.Done()
 	t.slots.makeRoom()
 }
 
-// makeRoom asks as many idle receivers to end as others wait for a slot: first receivers whose own workspace waits,
-// the longest idle of them first.
+// makeRoom asks as many idle receivers to end as others wait for a slot. makeRoom prefers receivers of the workspaces
+// that wait, and among these the longest idle.
 func (s *ReceiverSlots) makeRoom() {
 	waiting := s.quota.Waiting()
 	if waiting == 0 {

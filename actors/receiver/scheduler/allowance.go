@@ -10,26 +10,26 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// allowance is what may be asked here: the configured limits, our share of them, and the receiver's own limits and
-// speed as learned.
+// allowance is what we may ask here: the configured limits, our share of them, and what we learned of the receiver's
+// own limits and speed.
 type allowance struct {
 	*env
 	handle    *registry.Handle
-	version   uint64            // version of the share in use
-	share     registry.Fraction // in use; none while we are fenced
-	before    throttle.Limits   // the limits before share and learning
+	version   uint64            // of the share in use
+	share     registry.Fraction // the share in use; none while we are fenced
+	before    throttle.Limits   // before the share and what was learned are applied
 	learned   throttle.Learned
 	software  shownSoftware
-	groups    bool // as its newest session shows
-	decides   bool // the software decides how many may be refused
-	bySession bool // by the session, not by the hour
+	groups    bool // the newest session's host takes groups of commands
+	decides   bool // the receiver's software decides how many refusals are allowed
+	bySession bool // that software counts refusals by the session, not by the hour
 	tarpits   int  // sessions in which each refusal took longer than the one before
 	dials     *throttle.Window
-	rcpts     *throttle.Window // by the time of sending, which is lead after giving
+	rcpts     *throttle.Window // by the time of sending, which comes lead after giving
 	replies   throttle.Turnaround
 	openings  throttle.Turnaround
-	lead      throttle.Turnaround // from giving a probe to sending its RCPT: RSET and MAIL come first
-	waits     time.Duration       // average time of an answer and the commands before it
+	lead      throttle.Turnaround // from giving a probe to sending its RCPT; RSET and MAIL come first
+	waits     time.Duration       // average time of an answer with the commands before it
 }
 
 func newAllowance(e *env, h *registry.Handle, now time.Time) *allowance {
@@ -40,7 +40,7 @@ func newAllowance(e *env, h *registry.Handle, now time.Time) *allowance {
 		dials: throttle.NewWindow(a.ConnectionRate, now), rcpts: throttle.NewWindow(a.RcptRate, now)}
 }
 
-// tlsMode returns the TLS mode for the next session of a queue: the operator's, or the one its hosts were found to
+// tlsMode returns the TLS mode for the next session of a queue: as an operator set it, or as the hosts were found to
 // need.
 func (al *allowance) tlsMode(now time.Time, l *hostQueue) smtp.TLSMode {
 	switch al.limits.TLS {
@@ -55,18 +55,18 @@ func (al *allowance) tlsMode(now time.Time, l *hostQueue) smtp.TLSMode {
 	return l.tlsModeNow(now)
 }
 
-// shownSoftware is the software that the receiver's hosts showed since its actor began or an operator dropped it. If
-// one host counts refusals by the hour, or isn't known, the hourly budget holds for the whole receiver, because we
-// count refusals for the receiver as a whole.
+// shownSoftware is the software that the receiver's hosts have shown, until an operator drops it. We count refusals for
+// the receiver as a whole. So if one host counts refusals by the hour, or its software isn't known, the hourly budget
+// holds for all hosts.
 type shownSoftware struct {
-	least     throttle.Software // counts by the session and tolerates least; zero: none
-	host      string            // that showed it first
-	keepsHour bool              // a host's software isn't known to count by the session
-	keeps     throttle.Software // that software: it tolerates least in an hour, or is the first with a name
-	keepHost  string            // that showed it
+	least     throttle.Software // of those that count by the session, the one that tolerates least; zero: none
+	host      string            // the host that first showed least
+	keepsHour bool              // one host's software isn't known to count by the session
+	// keeps is such software: the one that tolerates least in an hour, or the first with a name.
+	keeps    throttle.Software
+	keepHost string // the host that showed keeps
 }
 
-// note records the software that a host showed.
 func (ss *shownSoftware) note(shown throttle.Shown) {
 	s := throttle.SoftwareOf(shown)
 	switch {
@@ -80,7 +80,7 @@ func (ss *shownSoftware) note(shown throttle.Shown) {
 	}
 }
 
-// noteShown records what a host showed in a session, which may be over.
+// noteShown records what a host showed in a session. s is nil if the session is over.
 func (al *allowance) noteShown(s *session, shown throttle.Shown) {
 	al.software.note(shown)
 	if al.groups = shown.Groups; s != nil {
@@ -88,7 +88,7 @@ func (al *allowance) noteShown(s *session, shown throttle.Shown) {
 	}
 }
 
-// countsBySession reports whether all shown software counts by the session.
+// countsBySession reports whether all software that hosts showed counts by the session.
 func (ss *shownSoftware) countsBySession() bool {
 	return !ss.keepsHour && ss.least.CountsBySession()
 }
@@ -104,7 +104,7 @@ func (ss *shownSoftware) deciding() throttle.Software {
 	return throttle.Software{}
 }
 
-// words describes what is known; "": nothing.
+// words says what is known of the software; "": nothing.
 func (ss *shownSoftware) words() string {
 	switch {
 	case ss.countsBySession():
@@ -117,8 +117,8 @@ func (ss *shownSoftware) words() string {
 	return ""
 }
 
-// allowedWhole returns the limits of the receiver as a whole: the configured ones, with as many refusals as its
-// software tolerates if only the default limits them.
+// allowedWhole returns the limits of the receiver as a whole. The limits are the configured ones. If only the default
+// limits the refusals, the receiver's software decides their number.
 func (al *allowance) allowedWhole() throttle.Limits {
 	a := al.options.Allow(al.key)
 	al.decides, al.bySession = false, false
@@ -151,8 +151,8 @@ func (al *allowance) softwareStatus() *inspect.Software {
 }
 
 // errorsLeft returns how many more RCPTs a session may send if all get bad answers. If the receiver counts by the
-// session, deferrals count too. If it tolerates refusals, every RCPT of the connection may fail, otherwise as many as
-// an unknown receiver tolerates.
+// session, deferrals count too. If it tolerates refusals, all RCPTs of the session may fail; otherwise as many as a
+// stranger tolerates.
 func (al *allowance) errorsLeft(now time.Time, s *session, a throttle.Limits) int {
 	switch {
 	case al.bySession, al.learned.Refused.Holds(now):
@@ -165,12 +165,13 @@ func (al *allowance) errorsLeft(now time.Time, s *session, a throttle.Limits) in
 
 // slowness watches how long one kind of answer takes in a session.
 type slowness struct {
-	fastest time.Duration // 0: there was none
+	fastest time.Duration // 0: no answer yet
 	row     int           // slow answers in a row
-	from    int           // the count of answers before that row
+	from    int           // how many answers came before that row
 }
 
-// noteTime records one answer, with the count before it, and reports whether it took much longer than the fastest.
+// noteTime records how long an answer took. behind is how many answers came before. noteTime reports whether this one
+// took much longer than the fastest.
 func (w *slowness) noteTime(took time.Duration, behind int) bool {
 	if w.fastest == 0 || took < w.fastest {
 		w.fastest = took
@@ -185,9 +186,9 @@ func (w *slowness) noteTime(took time.Duration, behind int) bool {
 	return true
 }
 
-// noteSlowRefusal learns from a refusal that took much longer than the fastest of its session: from this number on the
-// receiver delays its answers, and may end the session soon. Courier doubles each delay (courier(8): TARPIT). So the
-// session ends. before is the number of refusals earlier in the same report.
+// noteSlowRefusal learns from a refusal that took much longer than the fastest one of its session. From this number of
+// refusals on the receiver delays answers, and it may end the session soon. Courier doubles each delay (courier(8):
+// TARPIT). So we end the session. before is the number of earlier refusals in the same report.
 func (al *allowance) noteSlowRefusal(now time.Time, s *session, a Answered, before int) {
 	n := s.refused + before
 	if !a.Judgement.isPermanent() || a.Judgement.Verdict.Outcome == smtp.Undecided ||
@@ -195,7 +196,7 @@ func (al *allowance) noteSlowRefusal(now time.Time, s *session, a Answered, befo
 		return
 	}
 	s.doomed = true
-	if s.slowRefusals.fastest >= slowBy { // each of them is delayed
+	if s.slowRefusals.fastest >= slowBy { // every refusal is delayed
 		al.tarpits++
 	}
 	if n >= slowRefusals || al.tarpits >= tarpitsAgree {
@@ -204,10 +205,10 @@ func (al *allowance) noteSlowRefusal(now time.Time, s *session, a Answered, befo
 	}
 }
 
-// noteSlowLead learns from how long RSET and MAIL took. Where they take much longer than before, twice in a row and
-// after errors, the receiver delays all its replies, as Postfix does from the tenth error on (postconf(5):
-// smtpd_soft_error_limit): the session ends, and later ones end before that. before is the number of errors earlier in
-// the same report.
+// noteSlowLead learns from the time that RSET and MAIL took. If it is much longer than before, twice in a row and after
+// errors, the receiver delays all its replies. Postfix does so from the tenth error on (postconf(5):
+// smtpd_soft_error_limit). We end the session, and end later ones before that point. before is the number of earlier
+// errors in the same report.
 func (al *allowance) noteSlowLead(now time.Time, s *session, led time.Duration, before int) {
 	if led > 0 && s.slowLeads.noteTime(led, s.errors+s.greyed+before) && s.slowLeads.row > 1 &&
 		s.slowLeads.from >= slowRefusals {
@@ -216,10 +217,10 @@ func (al *allowance) noteSlowLead(now time.Time, s *session, led time.Duration, 
 	}
 }
 
-// noteSlowAnswer learns from an answer that took much longer than the fastest of its session. Refusals don't count:
-// many receivers delay each. Two slow answers in a row, or one at the same count as in the session before, show that
-// the receiver delays from that count on (qmail's tarpit; Exim: smtp_ratelimit_rcpt). Then the session ends, and
-// several that agree teach its length.
+// noteSlowAnswer learns from an answer that took much longer than the fastest of its session. Refusals don't count,
+// because many receivers delay each of them. A receiver may delay answers from some count on (qmail's tarpit; Exim:
+// smtp_ratelimit_rcpt). Two slow answers in a row show this, or one at the same count as in the session before. Then
+// the session ends. Several that agree show the length of sessions.
 func (al *allowance) noteSlowAnswer(now time.Time, s *session, a Answered) {
 	if a.Judgement.isPermanent() {
 		return
@@ -234,7 +235,7 @@ func (al *allowance) noteSlowAnswer(now time.Time, s *session, a Answered) {
 	}
 }
 
-// noteWait averages how long an answer and the commands before it took. The average rises faster than it falls.
+// noteWait averages how long an answer took, with the commands before it. The average rises faster than it falls.
 func (al *allowance) noteWait(took time.Duration) {
 	if took > al.waits {
 		al.waits += (took - al.waits) / waitsUp
@@ -243,7 +244,7 @@ func (al *allowance) noteWait(took time.Duration) {
 	}
 }
 
-// rateBounds returns the bounds of every rate: the whole receiver's limit, and our share.
+// rateBounds returns the bounds of every rate: the limit for the whole receiver, and our share.
 func (al *allowance) rateBounds(whole throttle.Limits) throttle.RateBounds {
 	b := throttle.RateBounds{Ceiling: whole.RcptRate, Stated: al.options.isStated(al.key)}
 	if !al.share.IsNone() {
@@ -258,13 +259,12 @@ func (al *allowance) undoRcpts(s *session, n int) {
 	s.path.rcpts.Undo(n)
 }
 
-// finishRcpts notes that the receiver saw n RCPTs by the time at.
+// finishRcpts notes that the receiver had seen n RCPTs by the time at.
 func (al *allowance) finishRcpts(s *session, at time.Time, n int) {
 	al.rcpts.Done(at, n)
 	s.path.rcpts.Done(at, n)
 }
 
-// turnsPerAddress returns how many round trips an address needs.
 func (al *allowance) turnsPerAddress() float64 {
 	a := al.limits
 	if a.Pipelining && al.groups {
@@ -274,7 +274,7 @@ func (al *allowance) turnsPerAddress() float64 {
 	return (turnsPerProbe - 1 + n) / n
 }
 
-// sizes returns how many RCPTs go into a transaction and into a group, and how far both may grow during a session.
+// sizes returns how many RCPTs go into a transaction and into a group, and how far both may grow in a session.
 func (al *allowance) sizes(now time.Time) (transaction, group throttle.Growing) {
 	allowed, l := &al.before, &al.learned
 	return throttle.Growing{Together: l.Transaction, Least: al.limits.RcptsPerTransaction,
@@ -282,7 +282,8 @@ func (al *allowance) sizes(now time.Time) (transaction, group throttle.Growing) 
 		throttle.Growing{Together: l.Group, Least: al.limits.PipeliningDepth, Most: allowed.PipeliningDepth}
 }
 
-// ofWhole scales n, learned under our share, to the receiver as a whole; learned limits are shared out again.
+// ofWhole scales n from our share to the receiver as a whole. Learned limits are stored for the whole receiver, and
+// shared out again.
 func (al *allowance) ofWhole(n int) int {
 	if al.share.IsNone() {
 		return n
@@ -291,16 +292,16 @@ func (al *allowance) ofWhole(n int) int {
 	return int((int64(n)*int64(al.share.N) + k - 1) / k) // rounded up, so that our share of it is n again
 }
 
-// nothingAllowed reports whether our share of the allowance is too small to ask anything.
+// nothingAllowed reports whether our share of the limits is too small to ask anything.
 func nothingAllowed(a throttle.Limits) bool {
 	return a.Connections <= 0 || a.ConnectionRate.Events <= 0 || a.RcptRate.Events <= 0
 }
 
-// makeView gathers the values that one plan decides from.
+// makeView gathers the values from which one plan decides.
 func (al *allowance) makeView(now time.Time) View {
 	v := View{now: now, limits: al.limits, turn: al.replies.Lowest, expect: al.replies.Lowest,
 		opening: al.openings.Lowest, turns: al.turnsPerAddress(), busy: al.options.Busy != nil && al.options.Busy()}
-	if size, _ := al.sizes(now); size.Most <= 1 { // else a RCPT may go at once into an open transaction
+	if size, _ := al.sizes(now); size.Most <= 1 { // else a RCPT may go into an open transaction at once
 		v.lead = al.lead.Least()
 	}
 	if al.replies.Samples == 0 {

@@ -13,17 +13,17 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// inbox is the clients' side: their offered chunks, and the answers that they wait for.
+// inbox is the clients' side: the chunks that they offered, and the answers that they wait for.
 type inbox struct {
 	*env
 	tasks    tasks
-	unsent   fairqueue.FIFO[*chunk] // with answers to send, oldest answer first
-	finished []*chunk               // of these, fully answered
+	unsent   fairqueue.FIFO[*chunk] // chunks with answers to send, oldest answer first
+	finished []*chunk               // chunks of unsent that are fully answered
 }
 
-// silentFor is how long a client may leave results unacknowledged before its waiting addresses are dropped: its node is
-// dead, paused or cut off, and the node that takes its verification over would ask them again. Results are sent again
-// after resendEvery, so that one lost message isn't silence.
+// silentFor is how long a client may leave results unacknowledged before we drop its waiting addresses. Its node is
+// dead, paused or cut off, and the node that takes its verification over asks these addresses again. We send results
+// again after resendEvery, so that one lost message isn't silence.
 const silentFor = 3 * time.Second
 
 // isSilent reports whether the task's client has left results unacknowledged for too long.
@@ -31,7 +31,6 @@ func (t *task) isSilent(now time.Time) bool {
 	return !t.owed.IsZero() && now.Sub(t.owed) >= silentFor
 }
 
-// noteMessage notes that the client sent a message.
 func (t *task) noteMessage(now time.Time) {
 	t.owed = time.Time{}
 	if slices.ContainsFunc(t.chunks, func(c *chunk) bool { return len(c.sent) > 0 }) {
@@ -39,14 +38,14 @@ func (t *task) noteMessage(now time.Time) {
 	}
 }
 
-// barren returns how long a task's hosts have given no good answer, and why, as messages say it.
+// barren returns how long a task's hosts have given no good answer, and why, in the form of messages.
 func (t *task) barren() (ms int64, reason uint32) {
 	lasting, why := t.queue.barren.lasting()
 	return lasting.Milliseconds(), uint32(why)
 }
 
-// keepAnswer keeps an unacknowledged final answer for the next owner of the task, since an ordinal means the same
-// address to all owners. The highest ordinal is a control probe, which changes, and isn't kept.
+// keepAnswer keeps a final answer that wasn't acknowledged for the next owner of the task. An ordinal means the same
+// address to all owners. The highest ordinal is a control probe; it means another name each time, and isn't kept.
 func (t *task) keepAnswer(a answer) {
 	if !a.outcome.Final() || a.ordinal == wire.ControlOrdinal {
 		return
@@ -57,7 +56,7 @@ func (t *task) keepAnswer(a answer) {
 	t.known[a.ordinal] = a
 }
 
-// waitingBeside reports whether other domains or tenants than the probe's wait and may be asked now.
+// waitingBeside reports whether addresses of other domains, or of other tenants, wait and may be asked now.
 func (in *inbox) waitingBeside(p *Probe, mayAsk func(domain string) bool) (w throttle.Waiting) {
 	own := p.chunk.task
 	for t := range in.tasks.busy {
@@ -73,13 +72,12 @@ func (in *inbox) waitingBeside(p *Probe, mayAsk func(domain string) bool) (w thr
 	return w
 }
 
-// deferProbe answers a probe with "ask again later".
 func (in *inbox) deferProbe(p *Probe, judged Judgement, at time.Time) {
 	judged.Verdict.Outcome, judged.Verdict.Action = smtp.Undecided, verdict.ActRetry
 	in.answerProbe(p, judged, at)
 }
 
-// cancelTask drops a task's waiting probes, unless an older owner asks for that.
+// cancelTask drops a task's waiting probes. cancelTask ignores an older owner.
 func (in *inbox) cancelTask(now time.Time, m *wire.Cancel) {
 	if t := in.tasks.all[m.GetTask().Key()]; t != nil && m.GetTask().GetEpoch() >= t.epoch {
 		in.tasks.dropChunks(t)
@@ -107,7 +105,7 @@ func (in *inbox) takeAck(now time.Time, m *wire.ResultsAck) {
 	}
 }
 
-// releaseClient sends a task's client the answers so far, then returns the other addresses.
+// releaseClient sends a task's client the answers so far, and then returns its other addresses.
 func (in *inbox) releaseClient(now time.Time, t *task) {
 	if t.notified || len(t.chunks) == 0 {
 		return
@@ -120,7 +118,8 @@ func (in *inbox) releaseClient(now time.Time, t *task) {
 	in.emitTo(t.client, &wire.Moved{Task: t.chunks[0].named})
 }
 
-// concludeProbe answers a probe that has no host left: with "ask again later", unless its attempts lead to an outcome.
+// concludeProbe answers a probe that has no host left. If its attempts lead to an outcome, it answers with that;
+// otherwise with "ask again later".
 func (in *inbox) concludeProbe(p *Probe, judged Judgement, at time.Time) {
 	if outcome, reason := verdict.Conclude(p.given()); outcome != smtp.Undecided {
 		judged.Verdict = verdict.Verdict{Outcome: outcome, Reason: reason, Blame: smtp.BlameDomain,
@@ -139,7 +138,7 @@ func (in *inbox) answerProbe(p *Probe, judged Judgement, at time.Time) {
 	in.options.Metrics.countAnswer(&judged.Verdict)
 }
 
-// queueAnswers lists a chunk as one with answers to send.
+// queueAnswers puts a chunk into the list of those with answers to send.
 func (in *inbox) queueAnswers(c *chunk) {
 	if !c.listed {
 		c.listed = true
@@ -150,7 +149,8 @@ func (in *inbox) queueAnswers(c *chunk) {
 	}
 }
 
-// flushAnswers sends the answers of finished chunks, and those that have waited long enough for others to join.
+// flushAnswers sends the answers of finished chunks. flushAnswers also sends answers that have waited long enough for
+// others to join.
 func (in *inbox) flushAnswers(now time.Time) {
 	for _, c := range in.finished {
 		in.sendAnswers(now, c)
@@ -169,7 +169,6 @@ func (in *inbox) flushAnswers(now time.Time) {
 	}
 }
 
-// sendAnswers sends the answers of a chunk, if there are any.
 func (in *inbox) sendAnswers(now time.Time, c *chunk) {
 	if c.dropped || len(c.answers) == 0 {
 		return
@@ -190,7 +189,7 @@ func (in *inbox) sendAnswers(now time.Time, c *chunk) {
 	}
 }
 
-// resendAnswers resends unacknowledged results, and in the end drops them.
+// resendAnswers sends unacknowledged results again, and drops them in the end.
 func (in *inbox) resendAnswers(now time.Time, c *chunk) {
 	switch {
 	case len(c.sent) == 0:
@@ -215,8 +214,8 @@ func (in *inbox) resendAnswers(now time.Time, c *chunk) {
 	}
 }
 
-// shedTask drops a task's waiting probes, since its client is silent. Probes on the wire are still reported, and
-// results wait for an acknowledgement. Pulses no longer name the chunks, so that a living client offers them again.
+// shedTask drops a task's waiting probes, because its client is silent. Probes on the wire are still reported, and
+// results wait for an acknowledgement. Pulses no longer name the chunks, so a living client offers them again.
 func (in *inbox) shedTask(t *task) {
 	shed := false
 	for _, c := range t.chunks {
@@ -231,7 +230,7 @@ func (in *inbox) shedTask(t *task) {
 	}
 }
 
-// shedLost sheds the tasks of all clients at an address.
+// shedLost sheds the tasks of all clients on a node that is lost.
 func (in *inbox) shedLost(address string) {
 	for t := range in.tasks.busy {
 		if t.client.Address == address {
@@ -240,7 +239,7 @@ func (in *inbox) shedLost(address string) {
 	}
 }
 
-// handOver gives a probe the answer that an earlier owner of its task didn't acknowledge, if there is one.
+// handOver answers a probe with what an earlier owner of its task didn't acknowledge, if there is such an answer.
 func (in *inbox) handOver(now time.Time, p *Probe) bool {
 	a, ok := p.chunk.task.known[p.ordinal]
 	if !ok {
@@ -278,7 +277,7 @@ func (in *inbox) countUnanswered() (all int, oldest time.Time) {
 	return all, oldest
 }
 
-// queueStatus lists the waiting verifications, the longest queue first.
+// queueStatus lists the waiting verifications, longest queue first.
 func (in *inbox) queueStatus(now time.Time) []inspect.Queue {
 	of := map[string]*inspect.Queue{}
 	in.eachWaiting(func(t *task, n int, since time.Time) {

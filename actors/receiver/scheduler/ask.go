@@ -12,41 +12,41 @@ import (
 )
 
 const (
-	// workMax and workFor bound the probes given to a session at a time, so that
-	// answers come back steadily and the last ones are shared out.
+	// workMax and workFor bound the probes that a session is given at a time, so that answers come steadily and sessions
+	// share the last probes.
 	workMax = 64
 	workFor = 250 * time.Millisecond
 
-	// heldShare: the unasked addresses of all sessions are at most 1/heldShare of the RCPT rate. They count as asked,
-	// so they cost at most a tenth of the rate.
+	// heldShare: the unasked addresses of all sessions together are at most 1/heldShare of the RCPT rate. Unasked
+	// addresses count as asked, so they cost at most a tenth of the rate.
 	heldShare = 10
 
 	// turnsPerProbe is how many round trips a probe needs at most: RSET, MAIL, RCPT.
 	turnsPerProbe = 3
 
-	// turnFor is how long a busy queue keeps its only session while another queue has none. With two sessions that
-	// makes 24 openings a minute, within the connection rate of unknown receivers.
+	// turnFor is how long a busy queue keeps its only session while another queue has none. With two sessions that makes
+	// 24 openings a minute, which the connection rate of unknown receivers permits.
 	turnFor = 5 * time.Second
 
-	checkIdleAfter = 200 * time.Millisecond // a check costs a millisecond, a dead session a probe
+	checkIdleAfter = 200 * time.Millisecond // a check costs a millisecond; a dead session would cost a probe
 	holdFor        = 30 * time.Second       // while work waits for the rate; RFC 5321 §4.5.3.2.7 allows 5 min
 )
 
-// View holds the values that one plan decides from.
+// View holds the values from which one plan decides.
 type View struct {
 	now     time.Time
 	limits  throttle.Limits // what may be asked here now
-	lead    time.Duration   // from giving addresses to sending them
-	turn    time.Duration   // the fastest reply; 0: none was timed
-	expect  time.Duration   // the next reply; before the first, a third of opening a session
-	opening time.Duration   // the fastest opening of a session
-	turns   float64         // round trips of an address
+	lead    time.Duration   // from giving addresses to sending their RCPTs
+	turn    time.Duration   // time of the fastest reply; 0: none was timed
+	expect  time.Duration   // expected time of the next reply; at first, a third of opening a session
+	opening time.Duration   // time of the fastest opening of a session
+	turns   float64         // round trips that an address takes
 	busy    bool            // this node is overloaded
 
 	held time.Duration // average time of an answer if longer than workFor; else 0
 }
 
-// planSessions gives free sessions addresses and opens more sessions, as far as the limits allow.
+// planSessions gives addresses to free sessions and opens more sessions, as far as the limits allow.
 func (ss *sessions) planSessions(v *View, mayAsk, mayOpen bool) {
 	ss.blocks = blocksNow{}
 	ss.tendFree(v, !mayAsk)
@@ -76,7 +76,7 @@ func (ss *sessions) tendFree(v *View, paused bool) {
 		}
 		if s.queue.Queued() > 0 && !dry {
 			n := ss.claimAddresses(v, s)
-			dry = n == 0 && len(ss.paths.all) == 1 // the receiver's limit, the same for other sessions
+			dry = n == 0 && len(ss.paths.all) == 1 // the receiver's limit, which other sessions share
 			probes := ss.takeProbes(now, s.queue, s.path, n)
 			ss.options.Sources.Return(s.path.index, ss.key, s.day, n-len(probes))
 			if len(probes) > 0 {
@@ -111,11 +111,11 @@ func (ss *sessions) isSpent(v *View, s *session) bool {
 		ss.allowance.tlsMode(now, s.queue) == smtp.TLSRequired && s.tls != smtp.TLSRequired || s.stale()
 }
 
-// A session is worn after wornAfter bad answers in a row that may not be about their addresses.
+// A session is worn after wornAfter bad answers in a row that may have another cause than their addresses.
 const wornAfter = 3
 
-// isWorn reports whether a session's newest answers are bad after good ones, so that another session may do better.
-// While nothing passes, good ones aren't needed: another session is tried if a pause alone didn't help.
+// isWorn reports whether a session's newest answers are bad after good ones. Another session may then do better. While
+// nothing passes, good answers aren't needed: another session is tried if pauses alone didn't help.
 func (s *session) isWorn() bool {
 	if p := s.path.pace; p.Alone() {
 		return s.worn >= wornAfter && p.Nothing().Asked() >= wornAfter
@@ -123,19 +123,20 @@ func (s *session) isWorn() bool {
 	return s.well > 0 && s.worn >= wornAfter
 }
 
-// wornAgree sessions, open together and worn after the same number of answers, show that their length is limited.
+// wornAgree: so many sessions that were open together and worn after the same number of answers show that their length
+// is limited.
 const wornAgree = 3
 
 // wornSessions are sessions that were open together and ended worn.
 type wornSessions struct {
-	since time.Time // when the first ended
-	well  int       // good answers that each had before; 0: they differ
+	since time.Time // when the first of them ended
+	well  int       // good answers that each of them had; 0: they differ
 	n     int
-	alone int // sessions in a row in which only first addresses of transactions passed
+	alone int // sessions in a row in which only the first address of each transaction passed
 }
 
-// learnLength learns from a worn session. If several end after the same number of answers, their length is limited, and
-// the rate learned meanwhile was wrong.
+// learnLength learns from a worn session. If several end after the same number of answers, their length is limited.
+// Then the rate that was learned meanwhile is wrong.
 func learnLength(ss *sessions, now time.Time, s *session) {
 	w, l := &ss.worn, &ss.allowance.learned
 	if s.taken == 1 && ss.allowance.limits.RcptsPerTransaction > 1 {
@@ -148,7 +149,7 @@ func learnLength(ss *sessions, now time.Time, s *session) {
 		beginAgain(ss, now, "only the first address of a transaction passes")
 		return
 	}
-	if s.mixed > 0 { // good answers followed bad ones, as at a limit of the rate
+	if s.mixed > 0 { // some good answers followed bad ones, as at a limit of the rate
 		return
 	}
 	if s.opened.After(w.since) {
@@ -169,7 +170,7 @@ func learnLength(ss *sessions, now time.Time, s *session) {
 	}
 }
 
-// If a session's first answers are bad, doubtLength forgets what worn sessions showed: length isn't the reason.
+// doubtLength forgets what worn sessions showed if a session's first answers are bad: length isn't the reason.
 func (ss *sessions) doubtLength(now time.Time, s *session) {
 	if s.well == 0 && s.worn == wornAfter {
 		ss.worn = wornSessions{}
@@ -180,17 +181,17 @@ func (ss *sessions) doubtLength(now time.Time, s *session) {
 // beginAgain resets all rates, because something else caused the deferrals.
 func beginAgain(ss *sessions, now time.Time, why string) {
 	for _, o := range ss.paths.all {
-		throttle.BeginAgain(o.pace, now, why+": what was deferred was about that")
+		throttle.BeginAgain(o.pace, now, why+": that caused the deferrals")
 	}
 }
 
-// stale reports whether a session got only deferrals and one of its addresses is queued again: some receivers
-// greylist the connection, and accept the address in another one.
+// stale reports whether a session got only deferrals and one of its addresses waits again. Some receivers greylist the
+// connection, and accept the address in another one.
 func (s *session) stale() bool {
 	return s.answers > 0 && s.well == 0 && s.queue.Queued() > 0 && s.queue.greyed.After(s.opened)
 }
 
-// pathLeft reports whether a session's source may no longer be used, or is now only the second choice.
+// pathLeft reports whether a session's source may no longer be used, or another source is preferred now.
 func (ss *sessions) pathLeft(now time.Time, s *session) bool {
 	if !ss.paths.sourceBlocked(now, s.path).Free() {
 		return s.path.pause != throttle.PauseDrain
@@ -198,7 +199,7 @@ func (ss *sessions) pathLeft(now time.Time, s *session) bool {
 	return len(ss.paths.all) > 1 && ss.paths.choosePath(now, s.queue.route, s.host.at) != s.path
 }
 
-// makesRoom reports whether a session should end for a queue that has none.
+// makesRoom reports whether a session should end because another queue has none.
 func (ss *sessions) makesRoom(now time.Time, s *session) bool {
 	if !ss.pressed || ss.closing >= max(1, ss.fair.Unserved()) {
 		return false
@@ -207,7 +208,8 @@ func (ss *sessions) makesRoom(now time.Time, s *session) bool {
 		ss.small && ss.closing < max(1, len(ss.all)/2) && now.Sub(s.opened) >= workFor
 }
 
-// claimAddresses books addresses for a session on its source and returns how many, or notes what the session waits for.
+// claimAddresses books addresses on a session's source and returns how many. If there are none, it notes what the
+// session waits for.
 func (ss *sessions) claimAddresses(v *View, s *session) int {
 	c := ss.supplyOf(v, s)
 	ask := decideAsk(v, &c)
@@ -234,24 +236,24 @@ func (ss *sessions) waitFor(cause wire.Cause, until time.Time) {
 	ss.wakeAt(until)
 }
 
-// supply holds the limits on the addresses that a free session is given.
+// supply holds the limits on how many addresses a free session is given.
 type supply struct {
 	budget  int          // addresses that may be refused
 	rate    int          // addresses that the receiver's rate allows
 	pace    int          // addresses that the source's rate allows
-	next    [3]time.Time // if budget, rate or pace is 0, when it grows; zero: once a probe is answered
-	alone   bool         // its source asks one address at a time
-	asking  bool         // its source is asking one
+	next    [3]time.Time // for budget, rate and pace: if 0, when it grows; zero: when a probe is answered
+	alone   bool         // the source asks one address at a time
+	asking  bool         // the source is asking one now
 	session int          // addresses that the session may still ask
 	queued  int          // waiting addresses
-	left    int          // waiting addresses, with those at their clients
+	left    int          // waiting addresses, and those still at their clients
 }
 
-// Ask is the decision how many addresses a session is given; if none, why and until when.
+// Ask is the decision how many addresses a session is given. If none, it says why and until when.
 type Ask struct {
 	n     int
 	cause wire.Cause
-	until time.Time // zero: until one is answered
+	until time.Time // zero: until a probe is answered
 }
 
 // decideAsk decides how many addresses a session is given now.
@@ -274,7 +276,7 @@ func decideAsk(v *View, c *supply) Ask {
 	return Ask{n: n}
 }
 
-// givenBefore returns when probes must be given to be sent at a time; zero stays zero.
+// givenBefore returns when probes must be given so that they are sent at a time. Zero stays zero.
 func (v *View) givenBefore(sent time.Time) time.Time {
 	if sent.IsZero() {
 		return sent
@@ -282,8 +284,8 @@ func (v *View) givenBefore(sent time.Time) time.Time {
 	return sent.Add(-v.lead)
 }
 
-// portionOf returns how many of n probes a session gets: at most what it asks in a short while and an equal share with
-// the other sessions of its queue, in whole transactions if more than one.
+// portionOf returns how many of n probes a session gets. The session gets at most what it asks in a short while, and at
+// most an equal share with the other sessions of its queue. More than one transaction is cut to whole transactions.
 func (v *View) portionOf(n int, c *supply) int {
 	if v.held > 0 {
 		return min(n, 1)
@@ -296,7 +298,7 @@ func (v *View) portionOf(n int, c *supply) int {
 	return n
 }
 
-// supplyOf returns the limits on the addresses that a session is given.
+// supplyOf returns the limits on how many addresses a session is given.
 func (ss *sessions) supplyOf(v *View, s *session) supply {
 	l, a := s.queue, &v.limits
 	c := supply{alone: s.path.pace.Alone(), asking: s.path.asking > 0, queued: l.Queued(), left: l.left(),
@@ -307,14 +309,14 @@ func (ss *sessions) supplyOf(v *View, s *session) supply {
 		return c
 	}
 	if c.rate, c.next[1] = ss.allowance.rcpts.Ready(sent); c.rate == 0 || c.alone && c.asking {
-		return c // a window paces from the time of the query
+		return c // a Window counts from the time when Ready is called
 	}
 	c.pace, c.next[2] = s.path.readyAt(sent)
 	return c
 }
 
-// refusalsFor returns how many probes of a queue the refusal budget of a source permits now and, if none, when to ask
-// again. If tenants of another queue with a session used fewer refusals, their part is left to them.
+// refusalsFor returns how many probes of a queue a source's refusal budget permits now. If none, it returns when to ask
+// again. Another queue with a session may have tenants that used fewer refusals. Their part is left to them.
 func (ss *sessions) refusalsFor(now time.Time, l *hostQueue, o *egressPath) (n int, next time.Time) {
 	n, next = o.refusals.Ready(now)
 	weight := ss.paths.refusalWeight(o)
@@ -335,7 +337,7 @@ func (ss *sessions) refusalsFor(now time.Time, l *hostQueue, o *egressPath) (n i
 	return n, next
 }
 
-// takeProbes pops up to n probes that haven't been dropped.
+// takeProbes takes up to n probes from a queue, without those that were dropped.
 func (ss *sessions) takeProbes(now time.Time, l *hostQueue, o *egressPath, n int) []*Probe {
 	out := make([]*Probe, 0, min(n, l.Queued()))
 	for len(out) < n && l.Queued() > 0 {
@@ -358,8 +360,8 @@ func (ss *sessions) takeProbes(now time.Time, l *hostQueue, o *egressPath, n int
 	return out
 }
 
-// giveProbes gives probes to a session. Its first ones need no RSET, so they are delayed by that time: the rate counts
-// on it.
+// giveProbes gives probes to a session. The first probes of a session need no RSET. These first probes are delayed by
+// that time, because the rate counts on it.
 func (ss *sessions) giveProbes(v *View, s *session, probes []*Probe) {
 	now, a, lead, after := v.now, &v.limits, v.lead, time.Duration(0)
 	if s.rcpts == 0 {
@@ -379,8 +381,8 @@ func (ss *sessions) giveProbes(v *View, s *session, probes []*Probe) {
 		WasIdle: now.Sub(s.idle) > checkIdleAfter, Version: ss.allowance.version})
 }
 
-// heldUpAfter: a session is held up if it waits longer than this, and twice as long as expected. Some receivers delay a
-// refusal and are silent in that session meanwhile. It is four times workFor.
+// heldUpAfter: a session is held up if it waits longer than this, and longer than twice the expected time. Some
+// receivers delay a refusal and send nothing else in that session meanwhile. heldUpAfter is four times workFor.
 const heldUpAfter = time.Second
 
 // patienceFor returns how long a session may take for n addresses before it counts as held up.
@@ -388,8 +390,8 @@ func (v *View) patienceFor(n int) time.Duration {
 	return max(heldUpAfter, time.Duration(2*float64(n)*v.turns*float64(v.expect)))
 }
 
-// takeFromHeldUp makes held-up sessions return unasked probes, and returns when the next session will be held up; zero:
-// none.
+// takeFromHeldUp makes held-up sessions return their unasked probes. takeFromHeldUp returns when the next session will
+// be held up; zero: none.
 func takeFromHeldUp(v *View, all map[int]*session) (next time.Time) {
 	for _, s := range all {
 		switch {

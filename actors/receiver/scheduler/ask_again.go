@@ -17,53 +17,55 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// An address with a bad answer is asked again here, in the same place, after seconds, while others get good answers
-// (mayAskAgain): that shows whether the answer was about the address. If it fails again, it goes back to its domain,
-// which asks it again after minutes or hours: actors/domain/retry_waits.go. It goes there at once if the answer names
-// a wait over shortPause or is greylisting, if its kind was tried often enough (Pace.Worth), or if rechecksMost wait.
+// An address with a bad answer is first asked again here, at the same receiver, after seconds. While others get good
+// answers, this shows whether the bad answer was about the address (mayAskAgain). If the address fails again, it goes
+// back to its domain, which asks it again after minutes or hours (actors/domain/retry_waits.go). The address goes back
+// at once if
+//   - its reply names a wait above shortPause, or says "greylisted";
+//   - addresses with this kind of reply were asked again often enough (Pace.Worth);
+//   - rechecksMost addresses wait here already.
 
 const (
-	// recheckAfter is how long an address waits until it is asked again: longer than the second that many receivers
-	// count over. Up to half of it is added at random, so that an even pace doesn't hit the same point of a later
-	// second.
+	// recheckAfter is how long an address waits before it is asked again. recheckAfter is longer than the second over
+	// which many receivers count. Up to half of it is added at random, so that a steady rate doesn't hit the same moment
+	// of a later second.
 	recheckAfter = 2 * time.Second
 
-	// recheckWithin is the longest such wait; then the address is deferred.
+	// recheckWithin is the longest such wait. After it the address is deferred.
 	recheckWithin = time.Minute
 
-	// rechecksMost bounds the waiting addresses.
+	// rechecksMost bounds the addresses that wait here.
 	rechecksMost = 256
 
-	// asideWhile is how long a domain lets others go first. After hostFails more bad first tries than good answers at a
-	// host, other hosts go first.
+	// asideWhile is how long a domain lets other domains go first. If a host has hostFails more bad first tries than good
+	// answers, other hosts go first.
 	asideWhile = 2 * time.Second
 	hostFails  = 8
 
-	// badInRow: after this many bad answers in a row, if the newest names a wait above shortPause, the receiver pauses
-	// for that wait.
+	// badInRow: after this many bad answers in a row, the receiver pauses if the newest reply names a wait above
+	// shortPause. The pause is as long as that wait.
 	badInRow = 3
 
-	// theDeferred stands, instead of a domain, for addresses that were deferred before and let new ones go first.
+	// theDeferred is the key, instead of a domain, for deferred addresses that let new ones go first.
 	theDeferred = ""
 )
 
-// recheck is an address that got a bad answer and waits to be asked again here.
+// recheck is an address that got a bad answer and waits here to be asked again.
 type recheck struct {
 	probe     *Probe
 	first     throttle.Try
 	judgement Judgement
 	due       time.Time
-	drawn     bool      // due was drawn after others were answered
-	until     time.Time // then it is deferred, whatever others get
+	drawn     bool      // due was drawn at random after others got good answers
+	until     time.Time // then the address is deferred, whatever answers others get
 }
 
-// heldDomain is a domain whose addresses let others go first.
 type heldDomain struct {
 	until  time.Time
 	probes []*Probe
 }
 
-// tryOf converts an answer for the law of pace.
+// tryOf converts an answer to the form that Pace takes.
 func tryOf(a *Answered, r throttle.Result) throttle.Try {
 	p := a.Probe
 	t := throttle.Try{Sent: a.Sent, Result: r, Domain: p.Address.Domain, Tenant: p.chunk.task.tenant,
@@ -74,8 +76,8 @@ func tryOf(a *Answered, r throttle.Result) throttle.Try {
 	return t
 }
 
-// saysGreylisted reports whether a reply says in words that it is greylisting. Many greylist without saying so, but
-// others use the same codes.
+// saysGreylisted reports whether the words of a reply say "greylisted". Many receivers greylist without saying so, and
+// others use the same codes for something else.
 func saysGreylisted(judged *Judgement) bool {
 	return judged.Verdict.Reason == smtp.Greylisted && greyWords.MatchString(judged.Attempt.Text)
 }
@@ -93,7 +95,6 @@ func resultOf(judged *Judgement) throttle.Result {
 	return throttle.Deferred
 }
 
-// takeFact acts on a fact about an address.
 func (qs *queues) takeFact(now time.Time, l *hostQueue, at place, f Fact) {
 	a, p := f.about, f.probe
 	switch f.what {
@@ -109,18 +110,18 @@ func (qs *queues) takeFact(now time.Time, l *hostQueue, at place, f Fact) {
 		return
 	case suspicious, suspected:
 		if law := at.path.pace; law.Greylisting() && !throttle.IsGreylisted(law, kindOf(&a.Judgement.Attempt)) {
-			a.Judgement.Attempt.Void = true // a limit refused it before greylisting could, so its wait hasn't begun
+			a.Judgement.Attempt.Void = true // a limit refused the address before greylisting could, so its wait hasn't begun
 		}
 	}
 	p.note(a.Judgement)
 	switch f.what {
 	case answered:
-		if !a.Judgement.Verdict.Bare { // which may be about us as well as the mailbox
+		if !a.Judgement.Verdict.Bare { // a bare refusal may be about us or about the mailbox
 			qs.answeredWell(now, at, a)
 			qs.dirty = qs.dirty || throttle.HasChanged(at.path.pace, now)
 		}
 		qs.answerProbe(p, a.Judgement, a.At)
-	case worthless, tooMany, underTLS: // a paused receiver defers it until the pause ends
+	case worthless, tooMany, underTLS: // a paused receiver defers these to the end of its pause
 		qs.pushProbe(l, p)
 	case notHere:
 		qs.nextHosts(now, at, *a)
@@ -131,7 +132,7 @@ func (qs *queues) takeFact(now time.Time, l *hostQueue, at place, f Fact) {
 	}
 }
 
-// answeredWell handles an answer about its address.
+// answeredWell handles an answer that is about its address.
 func (qs *queues) answeredWell(now time.Time, at place, a *Answered) {
 	o, p := at.path, a.Probe
 	at.host.fails = max(0, at.host.fails-1)
@@ -157,8 +158,8 @@ func (qs *queues) answeredWell(now time.Time, at place, a *Answered) {
 	o.pace.Good(tryOf(a, throttle.Answered), now)
 }
 
-// answeredBadly handles an answer that may be about more than its address. The address waits to be asked again, or is
-// deferred.
+// answeredBadly handles an answer that may be about more than its address. The address waits here to be asked again, or
+// is deferred.
 func (qs *queues) answeredBadly(now time.Time, at place, a Answered) {
 	o, p := at.path, a.Probe
 	qs.dirty = true
@@ -193,7 +194,7 @@ func (qs *queues) answeredBadly(now time.Time, at place, a Answered) {
 	qs.waiting = append(qs.waiting, one)
 }
 
-// failedAgain handles a second bad answer in a row to an address: while others pass, it is about the address.
+// failedAgain handles a second bad answer to an address. While others pass, it is about the address.
 func (qs *queues) failedAgain(now time.Time, at place, a Answered) {
 	o, p := at.path, a.Probe
 	one := p.recheck
@@ -206,30 +207,31 @@ func (qs *queues) failedAgain(now time.Time, at place, a Answered) {
 	qs.followLaw(now, at, o.pace.Again(one.first, a.Sent, false, kindOf(&a.Judgement.Attempt), now), &a)
 	p.deferred, p.deferredBy = one.first.Sent, o.name
 	if o.pace.Greylisting() && !throttle.IsGreylisted(o.pace, one.first.Kind) {
-		p.deferred = a.Sent // a limit kept it from being greylisted before
+		p.deferred = a.Sent // a limit refused the address, so it wasn't greylisted before
 	}
 	qs.deferAddress(at, a)
 }
 
-// deferAddress returns an address to be asked again later; if every address is greylisted, after its wait.
+// deferAddress returns an address to its domain, to be asked again later. If every address is greylisted, it is asked
+// after the greylist's wait.
 func (qs *queues) deferAddress(at place, a Answered) {
 	waited, _ := a.Probe.waited(a.Sent, at.path)
 	v := &a.Judgement.Verdict
 	if !a.Judgement.Attempt.Void && (v.Reason == smtp.Greylisted || at.path.pace.Greylisting()) {
 		v.Reason, v.Wait = smtp.Greylisted, max(v.Wait, greyWait(at.path, waited))
 	}
-	early := a.Probe.asked && waited > 0 && waited < recheckWithin/2 // it returns from such a wait
+	early := a.Probe.asked && waited > 0 && waited < recheckWithin/2 // the address comes back from such a wait
 	if v.Wait == 0 && (at.path.pace.Alone() || early || a.Judgement.Attempt.Void) {
 		if v.Wait = 2 * recheckAfter; !a.Judgement.Attempt.Void {
-			v.Wait = max(v.Wait, waited) // different waits show how long is enough
+			v.Wait = max(v.Wait, waited) // different waits show which is long enough
 		}
 		v.Wait = v.Wait/2 + qs.jitter(v.Wait)
 	}
 	qs.deferProbe(a.Probe, a.Judgement, a.At)
 }
 
-// greyWait returns how long an address that was deferred again after a wait must still wait if every address is
-// greylisted; 0: unknown.
+// greyWait returns how much longer a deferred address must wait if the receiver greylists every address; 0: not known.
+// waited is how long it has waited.
 func greyWait(o *egressPath, waited time.Duration) time.Duration {
 	wait := o.grey.Wait()
 	if wait > 0 && waited == 0 && o.pace.Greylisting() {
@@ -241,8 +243,9 @@ func greyWait(o *egressPath, waited time.Duration) time.Duration {
 	return 0
 }
 
-// waited returns how long an address has waited since it was first deferred, 0: unknown; false: it is new. While
-// nothing passes, an address that only another source has asked is new too: it can't show greylisting.
+// waited returns how long an address has waited since it was first deferred; 0: not known. False: the address is new.
+// While nothing passes, an address that only another source has asked counts as new too, because it can't show
+// greylisting.
 func (p *Probe) waited(sent time.Time, o *egressPath) (time.Duration, bool) {
 	if !p.deferred.IsZero() && !p.isNewTo(o) {
 		return sent.Sub(p.deferred), true
@@ -255,7 +258,7 @@ func (p *Probe) isNewTo(o *egressPath) bool {
 	return !p.deferred.IsZero() && p.deferredBy != o.name && o.name != "" && p.deferredBy != ""
 }
 
-// followLaw carries out what the law of pace decided.
+// followLaw carries out what the source's Pace decided.
 func (qs *queues) followLaw(now time.Time, at place, e throttle.Effect, a *Answered) {
 	if e == throttle.Unchanged {
 		return
@@ -283,7 +286,7 @@ func (qs *queues) followLaw(now time.Time, at place, e throttle.Effect, a *Answe
 	qs.paths.suspendSource(now, at.route, o, judged)
 }
 
-// setCauses notes a cause for an answer and for those that wait to be asked again at the same source.
+// setCauses notes a cause for an answer, and for the addresses that wait to be asked again at the same source.
 func (qs *queues) setCauses(a *Answered, c evidence.Cause) {
 	a.Probe.setCause(c)
 	for _, one := range qs.waiting {
@@ -293,22 +296,22 @@ func (qs *queues) setCauses(a *Answered, c evidence.Cause) {
 	}
 }
 
-// letOthersGo holds a domain back for a moment if one domain or customer got all the bad answers and others wait, and
-// reports whether it did.
+// letOthersGo holds a domain back for a moment if one domain or customer got all the bad answers and others wait. The
+// result says whether this was done.
 func (qs *queues) letOthersGo(now time.Time, o *egressPath, p *Probe) bool {
 	domain, tenant := o.pace.Nothing().Failing()
 	w := qs.waitingBeside(p, func(domain string) bool { return qs.parked[domain] == nil })
 	if !(domain != "" && w.OtherDomain || tenant != "" && w.OtherTenant) {
 		return false
 	}
-	if qs.parked[p.Address.Domain] == nil { // until another may be asked
+	if qs.parked[p.Address.Domain] == nil { // until another address may be asked
 		qs.parked[p.Address.Domain] = &heldDomain{until: later(now, o.pace.Explain().Until).Add(asideWhile)}
 	}
 	return true
 }
 
-// parkProbe sets aside a probe whose domain lets others go first, or that was deferred before and may not be asked yet,
-// because nothing passes or a pace is tested.
+// parkProbe sets a probe aside if its domain lets others go first. parkProbe also sets aside a deferred address that
+// may not be asked yet, because nothing passes or a test is under way.
 func (qs *queues) parkProbe(now time.Time, o *egressPath, p *Probe) bool {
 	if qs.parkDeferred(now, o, p) {
 		return true
@@ -325,8 +328,8 @@ func (qs *queues) parkProbe(now time.Time, o *egressPath, p *Probe) bool {
 	return true
 }
 
-// parkDeferred sets aside an address that was deferred before, while nothing passes. Of those set aside, the longest
-// waiting is asked first.
+// parkDeferred sets aside an address that was deferred before, while nothing passes. The one that has waited longest is
+// asked first.
 func (qs *queues) parkDeferred(now time.Time, o *egressPath, p *Probe) bool {
 	if !p.asked || p.turn || p.recheck != nil || !o.pace.Alone() || p.isNewTo(o) {
 		return false
@@ -337,7 +340,6 @@ func (qs *queues) parkDeferred(now time.Time, o *egressPath, p *Probe) bool {
 	return true
 }
 
-// theDeferred returns the deferred addresses that are set aside.
 func (qs *queues) theDeferred(now time.Time) *heldDomain {
 	h := qs.parked[theDeferred]
 	if h == nil {
@@ -347,8 +349,8 @@ func (qs *queues) theDeferred(now time.Time) *heldDomain {
 	return h
 }
 
-// readmitWaiting requeues domains whose time aside is over. It requeues addresses to be asked again once others are
-// answered or none wait.
+// readmitWaiting queues addresses again: those of domains whose time aside is over, and those that may be asked again
+// because others are answered or none wait.
 func (qs *queues) readmitWaiting(now time.Time) {
 	qs.readmitLongest(now)
 	for domain, h := range qs.parked {
@@ -369,7 +371,7 @@ func (qs *queues) readmitWaiting(now time.Time) {
 		switch {
 		case one.probe.chunk.gone():
 			one.probe.recheck = nil
-			qs.requeueProbe(now, one.probe) // which drops it
+			qs.requeueProbe(now, one.probe) // so that the probe is dropped
 		case !now.Before(one.until) && (!alone || now.Sub(one.until) >= recheckWithin):
 			one.probe.recheck = nil
 			qs.deferProbe(one.probe, one.judgement, now)
@@ -384,7 +386,8 @@ func (qs *queues) readmitWaiting(now time.Time) {
 	qs.waiting = kept
 }
 
-// readmitNext requeues the next deferred address, because no other one waits, and reports whether it did.
+// readmitNext queues the next deferred address that is set aside, because no other address waits. The result says
+// whether this was done.
 func (qs *queues) readmitNext(now time.Time, h *heldDomain) bool {
 	if len(h.probes) == 0 {
 		return false
@@ -405,8 +408,9 @@ func (qs *queues) readmitNext(now time.Time, h *heldDomain) bool {
 	return true
 }
 
-// isDue reports whether a waiting address may be asked again, and whether only alone. If few pass in a second, the
-// good answer that permits it may have used that second up: then isDue draws a moment of the next second.
+// isDue reports whether a waiting address may be asked again, and whether it must be asked alone. If few addresses pass
+// in a second, the good answer that permits asking again may have used up that second. Then isDue draws a moment in the
+// next one.
 func (qs *queues) isDue(now time.Time, one *recheck) (may, alone bool) {
 	if now.Before(one.due) {
 		return false, false
@@ -425,8 +429,8 @@ func (qs *queues) isDue(now time.Time, one *recheck) (may, alone bool) {
 	return may, alone
 }
 
-// readmitLongest keeps deferred addresses aside while nothing passes. When one may be asked, it requeues the longest
-// waiting, which can show greylisting.
+// readmitLongest runs while nothing passes and deferred addresses are set aside. If one may be asked, it queues the one
+// that has waited longest, because that one can show greylisting.
 func (qs *queues) readmitLongest(now time.Time) {
 	h := qs.parked[theDeferred]
 	var longest *Probe
@@ -449,7 +453,7 @@ func (qs *queues) readmitLongest(now time.Time) {
 	if h != nil && len(h.probes) > 0 {
 		for _, p := range h.probes {
 			since := p.deferred
-			if since.IsZero() { // it wasn't deferred, so it shows least
+			if since.IsZero() { // the address wasn't deferred, so it shows least
 				since = now
 			}
 			look(p, since)
@@ -471,8 +475,8 @@ func (qs *queues) readmitLongest(now time.Time) {
 	qs.requeueProbe(now, longest)
 }
 
-// mayAskAgain reports whether an address may be asked again: others are answered, none wait, or nothing passes and a
-// deferred address is next to be asked alone.
+// mayAskAgain reports whether an address may be asked again: others are answered; or no others wait; or nothing passes,
+// and a deferred address is the next to be asked alone.
 func (qs *queues) mayAskAgain(now time.Time, p *Probe) (may, alone bool) {
 	_, o := qs.paths.nextCandidate(now, qs.paths.routeTo(now, p.hosts))
 	switch {
@@ -484,12 +488,10 @@ func (qs *queues) mayAskAgain(now time.Time, p *Probe) (may, alone bool) {
 	return o.pace.Calm(now) || o.pace.Greylisting() || qs.fair.Queued() == 0, false
 }
 
-// requeueProbe queues a probe that was set aside.
 func (qs *queues) requeueProbe(now time.Time, p *Probe) {
 	qs.pushProbe(qs.hostQueue(now, p.hosts), p)
 }
 
-// requeueAll requeues everything that was set aside.
 func (qs *queues) requeueAll(now time.Time) {
 	for _, one := range qs.waiting {
 		qs.requeueProbe(now, one.probe)
@@ -503,11 +505,12 @@ func (qs *queues) requeueAll(now time.Time) {
 }
 
 const (
-	// triesMax is how many sessions may end while asking one probe before it is deferred: it may be the cause.
+	// triesMax is how many sessions may end while the same probe is asked. Then the probe is deferred, because it may be
+	// the cause.
 	triesMax = 3
 )
 
-// retryProbe queues a probe again that was on the wire when its session ended, up to triesMax times.
+// retryProbe queues a probe again that was on the wire when its session ended, at most triesMax times.
 func (qs *queues) retryProbe(l *hostQueue, a Answered) {
 	a.Probe.note(a.Judgement)
 	if a.Probe.tries++; a.Probe.tries < triesMax {
@@ -518,8 +521,8 @@ func (qs *queues) retryProbe(l *hostQueue, a Answered) {
 	qs.answerProbe(a.Probe, a.Judgement, a.At)
 }
 
-// nextHosts queues a probe for the other hosts of its route. The domain is to blame only if all say that they do not
-// serve it; verdict.Conclude decides that.
+// nextHosts queues a probe for the other hosts of its route. The domain is to blame only if all hosts say that they
+// don't serve it; verdict.Conclude decides that.
 func (qs *queues) nextHosts(now time.Time, at place, a Answered) {
 	p := a.Probe
 	p.hosts = slices.DeleteFunc(slices.Clone(p.hosts), func(h *wire.Host) bool {
@@ -539,7 +542,7 @@ func (p *Probe) setCause(c evidence.Cause) {
 	}
 }
 
-// sameAs reports whether an attempt equals a noted one except for its cause, and copies a newer cause.
+// sameAs reports whether an attempt equals a noted one except for its cause. sameAs copies a newer cause.
 func sameAs(noted *evidence.Attempt, a evidence.Attempt) bool {
 	c := a.Cause
 	a.Cause = noted.Cause
@@ -552,8 +555,8 @@ func sameAs(noted *evidence.Attempt, a evidence.Attempt) bool {
 	return true
 }
 
-// withCause adds a cause to a refusal that came before an address was asked, or from a harvest guard. The law of pace
-// has marked its own.
+// withCause adds a cause to a refusal by a harvest guard, or from before an address was asked. Pace has set the cause
+// of other refusals.
 func withCause(judged Judgement) Judgement {
 	a := &judged.Attempt
 	switch {
@@ -571,7 +574,7 @@ func withCause(judged Judgement) Judgement {
 }
 
 const (
-	// shortPause: clients don't hear of a pause up to this long. A longer one ends sessions, and costs each task a
+	// shortPause is the longest pause that clients don't hear of. A longer one ends sessions, and costs each task a
 	// message and a new offer of its addresses.
 	shortPause = time.Minute
 )
@@ -579,8 +582,8 @@ const (
 // isStated reports whether an operator has set how fast a receiver may be asked.
 func (o *Options) isStated(key string) bool { return o.Stated == nil || o.Stated(key) }
 
-// readyAt returns how many probes the rate of a source allows at a time of sending, and if none, when to ask again;
-// zero: when an open probe is answered.
+// readyAt returns how many probes the rate of a source allows at a time of sending. If none, it returns when to ask
+// again; zero: when an open probe is answered.
 func (o *egressPath) readyAt(at time.Time) (int, time.Time) {
 	if !o.pace.Limits(at) {
 		return math.MaxInt, time.Time{}
@@ -596,8 +599,8 @@ func rateLimited(v verdict.Verdict) bool {
 	return (v.Action == verdict.ActSlow || v.Action == verdict.ActPause) && v.Reason == smtp.ReceiverRateLimited
 }
 
-// kindOf names the kind of a reply by its code and a hash of its words without digits; words with digits may name a
-// message or a time.
+// kindOf names the kind of a reply: its code, and a hash of its words. Words with digits are left out, because they may
+// name a message or a time.
 func kindOf(a *evidence.Attempt) string {
 	kind := words(*a)
 	if a.Text == "" {
@@ -612,7 +615,7 @@ func kindOf(a *evidence.Attempt) string {
 	return fmt.Sprintf("%s%s%x", kind, throttle.KindText, sum.Sum32())
 }
 
-// words describes an attempt: its code, or why there is none.
+// words describes an attempt: its reply code, or why there is none.
 func words(a evidence.Attempt) string {
 	switch {
 	case a.Code == 0:

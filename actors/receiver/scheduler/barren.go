@@ -9,17 +9,17 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// barren measures how long a set of hosts, or a whole receiver, has given no good answer: from the first try after the
-// last good answer to the newest try, without the time in which our own limits blocked us. After a long enough time
-// package domain gives up waiting addresses, even unasked ones.
+// barren measures how long a set of hosts, or the whole receiver, has given no good answer. barren counts from the
+// first try after the last good answer to the newest try. Time in which our own limits blocked us doesn't count. After
+// a long time package domain gives up the waiting addresses, even unasked ones.
 type barren struct {
-	since, last time.Time // zero: the newest try got a good answer
+	since, last time.Time // the first and the newest try since then; zero: none yet
 	good        time.Time // the last good answer
 	reason      smtp.Reason
-	whole       *barren // of the whole receiver, which may ask one address at a time; nil: this is it
+	whole       *barren // the same for the whole receiver; nil: this one is for the whole receiver
 }
 
-// lasting returns how long no good answer has come, and why.
+// lasting returns for how long no good answer has come, and why.
 func (b *barren) lasting() (time.Duration, smtp.Reason) {
 	own := max(0, b.last.Sub(b.since))
 	if b.whole != nil {
@@ -62,9 +62,9 @@ func (b *barren) worthKeeping(now time.Time) bool {
 	return !b.since.IsZero() && now.Before(b.last.Add(throttle.LearnedFor))
 }
 
-// passBarren handles a time in which a cause blocked the receiver. It doesn't count if the cause was our own limit or
-// an operator. It counts, even without a try, while no session may be opened because the receiver may still hold old
-// ones, and while many receivers refuse our sources.
+// passBarren handles a time in which a cause blocked the receiver. If our own limit or an operator was the cause, the
+// time doesn't count. The time counts, even without a try, if many receivers refuse our sources, or if no session may
+// be opened because the receiver may still hold old ones.
 func (qs *queues) passBarren(now time.Time, cause wire.Cause, passed time.Duration, nobody bool) {
 	ours, held := false, false
 	switch cause {

@@ -10,36 +10,36 @@ import (
 )
 
 const (
-	// guardLeast is the fewest refusals in an hour that may wake a harvest guard: known guards wake at five or more,
-	// and two may be the control probes of two domains.
+	// guardLeast is the fewest refusals in an hour that may wake a harvest guard. Known guards wake at five or more; two
+	// refusals may be the control probes of two domains.
 	guardLeast = 3
 
-	// slowBy is the extra time of a refusal that is delayed as a warning; the first slowRefusals of a session don't
-	// count. Postfix waits a second from the tenth error on, and its timer may be early by a tick.
+	// slowBy is the extra time of a refusal that the receiver delays as a warning. The first slowRefusals of a session
+	// don't count. Postfix waits a second from the tenth error on, and its timer may be early by a tick.
 	slowBy       = time.Second - 50*time.Millisecond
 	slowRefusals = 2
 
-	// After tarpitsAgree sessions in which the fastest refusal took a second and another a second longer, the receiver
-	// delays every refusal, each for longer (Courier). One session may be chance.
+	// tarpitsAgree sessions, in which the fastest refusal took a second and a later one a second longer, show that the
+	// receiver delays every refusal, each for longer (Courier). One such session may be chance.
 	tarpitsAgree = 2
 
-	// greyedFew: if the first session gets this many answers, all deferrals, we try another one: some receivers then
-	// let us pass, and log a session that continues (postscreen(8)).
+	// greyedFew: after this many answers in the first session, all deferrals, we try another session. Some receivers let
+	// us pass then; they log a session that continues (postscreen(8)).
 	greyedFew = 2
 
-	// waitsUp and waitsDown are how many answers the average time covers as it rises and falls: once one in eight takes
+	// The average time of an answer rises over waitsUp answers and falls over waitsDown. If one answer in eight takes
 	// three seconds, addresses are asked one at a time.
 	waitsUp, waitsDown = 4, 32
 )
 
-// mayWakeGuard reports whether a harvest guard's reply is credible: a guard counts refusals. After hardly any, the
-// reply is that of one odd mailbox.
+// mayWakeGuard reports whether we believe a harvest guard's reply. A guard counts refusals. After hardly any, the reply
+// comes from a single odd mailbox.
 func (s *session) mayWakeGuard(now time.Time) bool {
 	return s.refused >= guardLeast || s.path.refusals.RefusedAt(now) >= guardLeast
 }
 
-// poisonOthers notes that a guard has spoken in a session: answers to other sessions of the same source don't count
-// from the time the RCPT was sent, because the guard woke up between that and its answer.
+// poisonOthers notes that a guard has spoken in a session. The guard woke up between a RCPT and its answer. From the
+// time of that RCPT on, answers to other sessions of the same source don't count.
 func (ss *sessions) poisonOthers(now time.Time, s *session, r Report) {
 	if !s.mayWakeGuard(now) || !r.Poisoned && (r.Failure == nil || r.Failure.Verdict.Action != verdict.ActVoid) {
 		return
@@ -63,7 +63,7 @@ func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 	s.agreed = s.agreesOnLength(r, &ss.allowance.learned)
 	for _, a := range r.Answered {
 		a.waited, last = a.At.Sub(later(a.Sent, last)), a.At
-		if a.Judgement.Attempt.Code == 0 { // not asked at this host: nothing was sent
+		if a.Judgement.Attempt.Code == 0 { // the host wasn't asked: nothing was sent
 			ss.allowance.undoRcpts(s, 1)
 			s.path.refusals.Undo(1)
 			ss.options.Sources.Return(s.path.index, ss.key, s.day, 1)
@@ -121,13 +121,12 @@ func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 	room := make([]evidence.Attempt, len(r.Answered))
 	for i := range r.Answered {
 		a := &r.Answered[i]
-		if a.Probe.attempts == nil && a.Judgement.Verdict.Outcome != smtp.Undecided { // others would stay in memory
-			a.Probe.attempts = room[i : i : i+1] // for note
+		if a.Probe.attempts == nil && a.Judgement.Verdict.Outcome != smtp.Undecided { // else others would stay in memory
+			a.Probe.attempts = room[i : i : i+1] // room for note
 		}
 	}
 }
 
-// noteAnswer counts an answer to an address.
 func (s *session) noteAnswer(judged *Judgement) {
 	s.answers++
 	if judged.Verdict.Reason == smtp.Greylisted {
@@ -144,8 +143,8 @@ func (s *session) noteAnswer(judged *Judgement) {
 // badSequence is the reply to a command out of order (RFC 5321 §4.2.2).
 const badSequence = 503
 
-// learnTogether learns from a report how many RCPTs may go together in a transaction and in a group, and whether the
-// hosts accept groups of commands.
+// learnTogether learns from a report how many RCPTs may go together in a transaction and in a group of commands, and
+// whether the hosts accept groups.
 func (ss *sessions) learnTogether(now time.Time, s *session, r *Report) {
 	allowed, learned := &ss.allowance.before, &ss.allowance.learned
 	outOfStep, before := false, s.answers
@@ -180,8 +179,8 @@ func (ss *sessions) learnTogether(now time.Time, s *session, r *Report) {
 	}
 }
 
-// agreesOnLength reports whether two sessions ended after the same number of answers: then their length is limited, and
-// the last address isn't to blame.
+// agreesOnLength reports whether this session and the one before ended after the same number of answers. Then the
+// length of sessions is limited, and the last address isn't to blame.
 func (s *session) agreesOnLength(r *Report, learned *throttle.Learned) bool {
 	answers := s.answers
 	for i := range r.Answered {
@@ -192,7 +191,6 @@ func (s *session) agreesOnLength(r *Report, learned *throttle.Learned) bool {
 	return r.Failure != nil && r.Cut && learned.Agrees(answers)
 }
 
-// takeFact learns the limits of sessions.
 func (ss *sessions) takeFact(now time.Time, s *session, f Fact) {
 	learned, a := &ss.allowance.learned, f.about
 	ss.dirty = ss.dirty || f.what != answered && f.what != worthless && f.what != untouched
@@ -201,13 +199,13 @@ func (ss *sessions) takeFact(now time.Time, s *session, f Fact) {
 		learned.PerTransaction.Tighten(a.Nth-1, now)
 		learned.Transaction.OnSplit(a.Nth - 1)
 	case f.what == suspicious && a.Judgement.Verdict.Action == verdict.ActSplit:
-		// This many passed in a transaction before, so the session may be limited: two that agree teach its length. It
-		// may be our pace too, so it also counts as a bad answer.
+		// As many passed in a transaction before, so the session may be limited. Two sessions that agree show their length.
+		// Our rate may be the cause too, so it also counts as a bad answer.
 		s.doomed = s.doomed || learned.SessionFull(a.answers, now)
 	case f.what == guardCounts, f.what == guardWoke && s.refused > 0:
 		learned.Refused.Tighten(s.meant, now)
 	case f.what == overRefused:
-		learned.Refused.Tighten(s.refused-1, now) // the last of them may have ended it
+		learned.Refused.Tighten(s.refused-1, now) // the last refusal may have ended the session
 	case f.what == wasCut:
 		learned.SessionEnded(s.answers, s.refused, now)
 	}

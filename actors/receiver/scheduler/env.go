@@ -16,23 +16,22 @@ import (
 )
 
 // env is what all parts of a scheduler share: the limits in force, and values by which one part tells another
-// something: steps for the shell, halts for the sessions, notes for people.
+// something. The values are steps for the shell, halts for the sessions, and notes for people.
 type env struct {
 	options    Options
 	key        string
-	rand       *rand.Rand               // so that waits don't all end at once
+	rand       *rand.Rand               // random, so that waits don't all end at once
 	steps      []Step                   // for the next plan to return
 	now        time.Time                // of the newest plan
 	limits     throttle.Limits          // the limits in force: our share, lowered by what was learned
-	fair       *fairqueue.Queue[*Probe] // waiting probes, shared fairly
+	fair       *fairqueue.Queue[*Probe] // the waiting probes, shared out fairly
 	halts      []Halt                   // not yet carried out
 	notes      []note                   // recent findings, for people
-	wake       time.Time                // earliest reason to plan again
-	dirty      bool                     // something learned isn't stored yet
+	wake       time.Time                // the earliest reason to plan again
+	dirty      bool                     // something was learned that isn't stored yet
 	handingOff bool                     // the receiver has moved to another node
 }
 
-// emitTo sends a message to a client.
 func (e *env) emitTo(to Client, msg proto.Message) {
 	e.steps = append(e.steps, Send{To: to, Msg: msg})
 }
@@ -42,19 +41,19 @@ func (e *env) jitter(most time.Duration) time.Duration {
 	return time.Duration(e.rand.Int64N(int64(max(1, most))))
 }
 
-// wakeAt asks to be woken no later than t.
+// wakeAt asks for a plan no later than t.
 func (e *env) wakeAt(t time.Time) {
 	e.wake = sooner(e.wake, t)
 }
 
-// Halt selects the sessions that must begin no more of their probes. A zero field selects all.
+// Halt selects sessions that must begin no more of their probes. A zero field selects all.
 type Halt struct {
 	path  *egressPath
 	route *route
 	host  string
 }
 
-// names reports whether the halt names a session.
+// names reports whether the halt selects a session.
 func (h *Halt) names(s *session) bool {
 	return (h.path == nil || s.path == h.path) && (h.route == nil || s.queue.route == h.route) &&
 		(h.host == "" || s.host.host == h.host)
@@ -66,13 +65,12 @@ func (e *env) halt(h Halt) { e.halts = append(e.halts, h) }
 // notesMax bounds the notes that are kept.
 const notesMax = 8
 
-// note is a finding about a receiver, as a sentence, with its time.
+// note is a finding about a receiver: a sentence and its time.
 type note struct {
 	at  time.Time
 	why string
 }
 
-// sentence returns the note with its time.
 func (n *note) sentence() string { return n.at.UTC().Format(time.TimeOnly) + ": " + n.why }
 
 // noteChange keeps a finding, for people.
@@ -83,7 +81,6 @@ func (e *env) noteChange(now time.Time, why string) {
 	}
 }
 
-// flowOf returns the flow of a task's verification.
 func (e *env) flowOf(t *task) *flow { return e.fair.Flow(t.space, t.key.Verification) }
 
 // Step is an instruction to the shell.
@@ -102,25 +99,25 @@ type OpenSession struct {
 	Host    string
 	At      netip.Addr
 	TLS     smtp.TLSMode
-	Version uint64 // of the share that permits it
+	Version uint64 // of the share that permits this step
 	Slot    *registry.ConnSlot
 }
 
 // AskProbes gives probes to an open session.
 type AskProbes struct {
 	ID          int
-	After       time.Duration // delay before the first
+	After       time.Duration // delay before the first one
 	Probes      []*Probe
 	RefusedMax  int
 	Pipelining  bool
-	Transaction throttle.Growing // RCPTs of one
-	Group       throttle.Growing // RCPTs of a group of commands
-	WasIdle     bool             // the session was idle for long and may be dead
-	Version     uint64           // of the share that permits it
-	Pauses      uint64           // earlier long pauses of the process; the shell sets it
+	Transaction throttle.Growing // RCPTs in one
+	Group       throttle.Growing // RCPTs in a group of commands
+	WasIdle     bool             // the session was idle for long, so it may be dead
+	Version     uint64           // of the share that permits this step
+	Pauses      uint64           // earlier long pauses of the process; set by the shell
 }
 
-// QuitSession ends a session politely.
+// QuitSession ends a session with QUIT.
 type QuitSession struct{ ID int }
 
 // DropSession forgets a session that is over.
@@ -132,7 +129,7 @@ type KnowFact struct{ Key string }
 // KeepFact stores what was learned of a receiver.
 type KeepFact struct{ Fact facts.Fact }
 
-// Depart ends the actor: its clients have been notified.
+// Depart ends the actor. Its clients have been notified.
 type Depart struct {
-	Fact *facts.Fact // to be stored first; nil: none
+	Fact *facts.Fact // to be stored first; nil: nothing
 }

@@ -11,16 +11,19 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// Only this file decides why a file waits for a receiver: explain returns one Blocked, and sentenceOf its sentence.
-// Pulses, metrics, lists and pages all show it.
+// This file alone decides why a file waits for a receiver. explain returns a Blocked with the cause and its end;
+// sentenceOf puts it into words. Pulses, metrics, lists and pages all show this Blocked. The causes, strongest first:
+//   - nothing may be asked (unavailable): an operator's pause, no share, the receiver's pause, no usable source;
+//   - asking goes slowly (slowed): no host can be dialled, no refusals are left, the rate is used, all sessions are
+//     used.
 
 const (
-	// latelySpan is the time over which we judge whether the rate or the sessions are the limit: several times the gap
-	// between most RCPTs, so that lists don't flicker.
+	// latelySpan is the time over which we find out whether the rate or the sessions are the limit. latelySpan is several
+	// times the gap between two RCPTs at most receivers, so that lists don't flicker.
 	latelySpan = 2 * time.Second
 
-	// latelyPart: if the rate was the limit for at least this part of latelySpan, it is the cause: more sessions
-	// wouldn't help.
+	// latelyPart: the rate counts as the cause if it was the limit for at least this part of latelySpan. More sessions
+	// wouldn't help then.
 	latelyPart = 0.25
 )
 
@@ -31,21 +34,21 @@ type constraints struct {
 	share  registry.Fraction
 
 	ready       bool               // the stored snapshot was read
-	readyBy     time.Time          // or when we stop waiting for it
-	paused      time.Time          // end of an operator's pause; zero: unknown
+	readyBy     time.Time          // when we stop waiting for the snapshot
+	paused      time.Time          // end of an operator's pause; zero: not known
 	pausedUntil time.Time          // end of the receiver's pause
 	sources     status.Blocked     // why none of our sources may ask
-	resumes     throttle.RateState // of the source that resumes first, if all pause briefly; no end: one may ask
-	capEnds     time.Time          // when a source's cap ends before the day does; zero: it doesn't
+	resumes     throttle.RateState // of the source that resumes first if all pause briefly; no end: one may ask
+	capEnds     time.Time          // when a source's daily cap ends early; zero: it doesn't
 	hosts       status.Blocked     // why no host can be dialled
 	budget      bool               // the refusal budget is used up
-	budgetAt    time.Time          // when it has some again
+	budgetAt    time.Time          // when the budget has some again
 	queued      int
-	open        int  // sessions, without those closing
-	asking      bool // one of them is asking
+	open        int  // sessions, without those that are closing
+	asking      bool // a session is asking
 	blocks      blocksNow
 	rated       float64 // part of latelySpan in which the rate was the limit
-	crowded     float64 // and in which sessions were
+	crowded     float64 // part of latelySpan in which the sessions were the limit
 
 	details details // for sentenceOf
 }
@@ -53,14 +56,14 @@ type constraints struct {
 // details are numbers and reasons for the sentences.
 type details struct {
 	permitted float64   // permitted RCPTs a second
-	slowed    string    // why that is less than the limit; "": it isn't
+	slowed    string    // why permitted is below the limit; "": it isn't
 	pausedFor Judgement // why the whole receiver is paused
 	pausedBy  string
 	noSource  string
-	slotless  bool // workspaces have all sessions of this node that they may have
+	slotless  bool // the waiting workspaces have all the sessions of this node that they may have
 }
 
-// explain returns why we can't ask more, without a sentence.
+// explain returns why we can't ask more, without the sentence.
 func explain(s *constraints) status.Blocked {
 	b := s.unavailable()
 	if b.Free() {
@@ -83,7 +86,7 @@ func (s *constraints) unavailable() status.Blocked {
 		return status.Blocked{Cause: wire.Cause_NO_SHARE, Until: s.readyBy}
 	case s.now.Before(s.pausedUntil):
 		return status.Blocked{Cause: wire.Cause_PENALTY, Until: s.pausedUntil}
-	case !s.sources.Free() && (s.sources.Cause != wire.Cause_PAUSED || s.open == 0): // else they are drained
+	case !s.sources.Free() && (s.sources.Cause != wire.Cause_PAUSED || s.open == 0): // else the open sessions drain
 		return s.sources
 	case s.now.Before(s.resumes.Until):
 		return status.Blocked{Cause: wire.Cause_PENALTY, Until: s.resumes.Until}
@@ -91,7 +94,7 @@ func (s *constraints) unavailable() status.Blocked {
 	return status.Blocked{}
 }
 
-// slowed returns the cause that limits us where something may be asked.
+// slowed returns what limits us although something may be asked.
 func (s *constraints) slowed() status.Blocked {
 	switch found := &s.blocks.found; {
 	case !s.hosts.Free() || s.queued == 0:
@@ -110,7 +113,6 @@ func (s *constraints) slowed() status.Blocked {
 	return status.Blocked{}
 }
 
-// sentenceOf puts a cause into words, with its numbers.
 func sentenceOf(s *constraints, cause wire.Cause) string {
 	a, excuse := &s.limits, &s.details.pausedFor
 	switch cause {
@@ -119,7 +121,7 @@ func sentenceOf(s *constraints, cause wire.Cause) string {
 			return fmt.Sprintf("RCPT commands at %.3g/s are permitted here now, of %s allowed: %s",
 				s.details.permitted, a.RcptRate, s.details.slowed)
 		}
-		return fmt.Sprintf("RCPT commands at %s are permitted here now, and used", a.RcptRate)
+		return fmt.Sprintf("RCPT commands at %s are permitted here now, and all are used", a.RcptRate)
 	case wire.Cause_CONNECTIONS:
 		if s.details.slotless {
 			return "its workspaces have all the SMTP sessions of this node that they may have at once"
@@ -127,10 +129,10 @@ func sentenceOf(s *constraints, cause wire.Cause) string {
 		return fmt.Sprintf("%d of %d sessions are open, and %s may be opened", s.open, a.Connections, a.ConnectionRate)
 	case wire.Cause_BUDGET:
 		if a.RefusedShare > 0 {
-			return fmt.Sprintf("it may refuse %d addresses in an hour, or %d %% of its answers, and has",
+			return fmt.Sprintf("it may refuse %d addresses in an hour, or %d %% of its answers, and has refused as many",
 				a.RefusedPerHour, a.RefusedShare)
 		}
-		return fmt.Sprintf("it may refuse %d addresses in an hour, and has", a.RefusedPerHour)
+		return fmt.Sprintf("it may refuse %d addresses in an hour, and has refused as many", a.RefusedPerHour)
 	case wire.Cause_PAUSED:
 		return s.details.pausedBy
 	case wire.Cause_PENALTY:
@@ -147,9 +149,9 @@ func sentenceOf(s *constraints, cause wire.Cause) string {
 	case wire.Cause_NO_SHARE:
 		switch {
 		case s.share.IsNone():
-			return "this node has no share of the allowance, or has lost the ledger"
+			return "this node has no share of the limits, or has lost the ledger"
 		case nothingAllowed(*a):
-			return fmt.Sprintf("this node's share of the allowance, %d of %d, is too small to ask anything",
+			return fmt.Sprintf("this node's share of the limits, %d of %d, is too small to ask anything",
 				s.share.K, s.share.N)
 		}
 		return "what other nodes know of it is being read"
@@ -171,7 +173,7 @@ type blocksNow struct {
 	until [wire.Cause_UNREACHED + 1]time.Time // zero: with the next answer
 }
 
-// add notes a cause; the earliest end counts.
+// add notes a cause. If it is noted twice, the earlier end counts.
 func (l *blocksNow) add(cause wire.Cause, until time.Time) {
 	if !l.found[cause] || until.Before(l.until[cause]) {
 		l.until[cause] = until
@@ -179,12 +181,11 @@ func (l *blocksNow) add(cause wire.Cause, until time.Time) {
 	l.found[cause] = true
 }
 
-// blocked returns one of the causes.
 func (l *blocksNow) blocked(cause wire.Cause) status.Blocked {
 	return status.Blocked{Cause: cause, Until: l.until[cause]}
 }
 
-// blocksLately is the part of the last latelySpan in which each cause held.
+// blocksLately holds for which part of the last latelySpan each cause held.
 type blocksLately struct {
 	at   time.Time
 	last blocksNow
@@ -204,7 +205,7 @@ func (h *blocksLately) note(now time.Time, l blocksNow) {
 	h.at, h.last = now, l
 }
 
-// over returns the parts as of now.
+// over returns the part of a cause as of now.
 func (h blocksLately) over(now time.Time, cause wire.Cause) float64 {
 	h.note(now, h.last)
 	return h.part[cause]

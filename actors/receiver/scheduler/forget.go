@@ -13,10 +13,10 @@ import (
 
 // The parts of what was learned of a receiver that an operator can drop: inspect.Forgets.
 const (
-	ForgetPace     = "pace"     // how fast each of our sources may ask it
-	ForgetSessions = "sessions" // how many sessions it allows, and how long
-	ForgetBlock    = "block"    // pauses of it, of its hosts and of our sources there
-	ForgetAll      = "all"      // all of these, greylisting, TLS and software
+	ForgetPace     = "pace"     // how fast each of our sources may ask the receiver
+	ForgetSessions = "sessions" // how many sessions the receiver allows, and how long
+	ForgetBlock    = "block"    // pauses of the receiver, of its hosts and of our sources there
+	ForgetAll      = "all"      // all of the above, and greylisting, TLS and software
 )
 
 // forgets reports whether the operator's choice includes a part.
@@ -63,7 +63,7 @@ func ForgetSnapshot(m *facts.Snapshot, what string) (dropped []string) {
 	return dropped
 }
 
-// forgetSource drops what was stored of one source. The refusals of the hour stay: they happened.
+// forgetSource drops what was stored of one source. The refusals of the hour stay, because they happened.
 func forgetSource(m *facts.Source, what string) (dropped []string) {
 	name := sourceWords(m.Source)
 	if forgets(what, ForgetPace) && m.Rate != (facts.Rate{}) {
@@ -86,7 +86,6 @@ func forgetSource(m *facts.Source, what string) (dropped []string) {
 // sourceWords names one of our sources in a sentence.
 func sourceWords(name string) string { return "our source " + inspect.SourceName(name) }
 
-// forgetPace resets the pace of each source.
 func (ps *paths) forgetPace(now time.Time, b throttle.RateBounds) (dropped []string) {
 	for _, o := range ps.all {
 		old, found := o.pace.Explain(), o.pace.Lasting()
@@ -119,7 +118,7 @@ func (ps *paths) forgetBlock(now time.Time) (dropped []string) {
 		o.suspension = suspension{}
 		clear(o.refusing)
 	}
-	ps.restored = nil // stored pauses of hosts without a queue yet
+	ps.restored = nil // stored pauses of hosts that have no queue yet
 	for _, l := range ps.routes {
 		for o, r := range l.refusals {
 			gone(r.until, r.last, "the suspension of %s at %s", sourceWords(o.name), l.inWords())
@@ -138,7 +137,7 @@ func (ps *paths) forgetBlock(now time.Time) (dropped []string) {
 	return slices.Compact(dropped) // queues share hosts
 }
 
-// forgetOthers drops everything but pace, sessions and blocks.
+// forgetOthers drops everything but rates, sessions and pauses.
 func (ps *paths) forgetOthers(now time.Time) (dropped []string) {
 	for _, o := range ps.all {
 		if o.grey.Enough > 0 || o.grey.Short > 0 {

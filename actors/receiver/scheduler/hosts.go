@@ -16,25 +16,25 @@ import (
 type candidate struct {
 	host     string
 	at       netip.Addr
-	until    time.Time // isn't dialled before
-	failures int       // failures in a row without an answer about an address
-	served   bool      // it has answered about an address
+	until    time.Time // not dialled before
+	failures int       // in a row, without an answer about an address
+	served   bool      // the host has answered about an address
 	last     Judgement // the newest failure; without an attempt: none
 
-	aside  time.Time // until when other hosts are asked first, because its answers are bad
-	doubts int       // times in a row without a good answer
+	aside  time.Time // until when other hosts are asked first, because this host's answers are bad
+	doubts int       // times in a row that the host was set aside without a good answer
 	fails  int       // bad first tries, less good answers
 }
 
-// route is a set of hosts and what we know of it: which can be dialled, which of our sources they refuse, and how to
-// speak to them.
+// route is a set of hosts and what we know of it: which hosts can be dialled, which of our sources they refuse, and how
+// to speak to them.
 type route struct {
-	key        string // their names
+	key        string // the hosts' names
 	candidates []*candidate
-	refusals   map[*egressPath]*suspension // of our sources
+	refusals   map[*egressPath]*suspension // the hosts' refusals of our sources
 	tls        smtp.TLSMode
 	tlsUntil   time.Time // when tls becomes opportunistic again
-	alone      time.Time // until when commands aren't grouped
+	alone      time.Time // until when commands aren't sent in groups
 }
 
 // hostsKey identifies a queue by the names of its hosts, in their order.
@@ -50,7 +50,7 @@ func hostsKey(hosts []*wire.Host) string {
 	return b.String()
 }
 
-// learnHosts adopts the addresses of a newer route and keeps what is known of old ones.
+// learnHosts adopts the addresses of a newer route, and keeps what is known of old ones.
 func (l *route) learnHosts(hosts []*wire.Host) {
 	old := l.candidates
 	fresh := make([]*candidate, 0, len(old))
@@ -67,7 +67,6 @@ func (l *route) learnHosts(hosts []*wire.Host) {
 	l.candidates = fresh
 }
 
-// tlsModeNow returns the TLS mode for the next session.
 func (l *route) tlsModeNow(now time.Time) smtp.TLSMode {
 	if l.tls != smtp.TLSOpportunistic && now.After(l.tlsUntil) {
 		l.tls = smtp.TLSOpportunistic
@@ -80,10 +79,10 @@ func (l *route) setMode(m smtp.TLSMode, now time.Time) {
 	l.tls, l.tlsUntil = m, now.Add(throttle.LearnedFor)
 }
 
-// takesGroups reports whether commands may be sent in groups to hosts that offer it.
+// takesGroups reports whether commands may be sent in groups to hosts that offer this.
 func (l *route) takesGroups(now time.Time) bool { return !now.Before(l.alone) }
 
-// refusalOf returns the record of the hosts' refusals of a source, for changing.
+// refusalOf returns the record of the hosts' refusals of a source, to be changed.
 func (l *route) refusalOf(o *egressPath) *suspension {
 	if l.refusals == nil {
 		l.refusals = map[*egressPath]*suspension{}
@@ -96,7 +95,7 @@ func (l *route) refusalOf(o *egressPath) *suspension {
 	return r
 }
 
-// suspensionOf returns the suspension that keeps a source from the hosts; nil: there is none.
+// suspensionOf returns the suspension that keeps a source from the hosts; nil: none.
 func (l *route) suspensionOf(now time.Time, o *egressPath) *suspension {
 	r := l.refusals[o]
 	switch {
@@ -108,8 +107,8 @@ func (l *route) suspensionOf(now time.Time, o *egressPath) *suspension {
 	return nil
 }
 
-// knowsSomething reports whether something known of the hosts is worth storing: TLS, refusals of our sources, or
-// failures.
+// knowsSomething reports whether something is known of the hosts that is worth storing: TLS, refusals of our sources,
+// or failures.
 func (l *route) knowsSomething(now time.Time) bool {
 	for _, r := range l.refusals {
 		if r.count > 0 && now.Before(r.until.Add(throttle.LearnedFor)) {
@@ -123,7 +122,7 @@ func (l *route) knowsSomething(now time.Time) bool {
 // inWords names a queue in a sentence, by its hosts.
 func (l *route) inWords() string { return strings.TrimSuffix(l.key, ",") }
 
-// routeTo returns the route of a set of hosts, a new one if there is none.
+// routeTo returns the route of a set of hosts, or makes it.
 func (ps *paths) routeTo(now time.Time, hosts []*wire.Host) *route {
 	key := hostsKey(hosts)
 	l := ps.routes[key]
@@ -138,16 +137,17 @@ func (ps *paths) routeTo(now time.Time, hosts []*wire.Host) *route {
 	return l
 }
 
-// doubtHost prefers the other hosts of a queue for 2, 4, 8 … 60 s if one gives only bad answers.
+// doubtHost sets a host aside for 2, 4, 8 … 60 s if it gives only bad answers. Then the other hosts of the queue are
+// asked first.
 func (ps *paths) doubtHost(now time.Time, at place, r throttle.Result) {
-	if at.host.fails++; r == throttle.RefusedUs || at.path.pace.Alone() { // a block must show after few addresses
+	if at.host.fails++; r == throttle.RefusedUs || at.path.pace.Alone() { // notice a block after few addresses
 		at.host.fails += 2
 	}
 	if at.host.fails < hostFails || now.Before(at.host.aside) || at.path.pace.Greylisting() {
 		return
 	}
 	if other := ps.otherHost(now, at.route, at.path, at.host.host); other == nil || 4*other.fails > hostFails {
-		return // they are no better
+		return // the others are no better
 	}
 	host := at.host.host
 	at.host.doubts++
@@ -159,5 +159,5 @@ func (ps *paths) doubtHost(now time.Time, at place, r throttle.Result) {
 	}
 	ps.halt(Halt{route: at.route, host: host})
 	at.path.pace.Ignore(now)
-	ps.noteChange(now, fmt.Sprintf("the host %s gives mostly bad answers: others are asked first", host))
+	ps.noteChange(now, fmt.Sprintf("the host %s gives mostly bad answers: other hosts are asked first", host))
 }

@@ -8,46 +8,45 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// Fact is one conclusion from a report. learn makes all facts; queues, sessions and paths each handle theirs,
-// independent of the others.
+// Fact is one conclusion from a report. learn makes all facts. queues, sessions and paths each handle their own,
+// independent of one another.
 type Fact struct {
 	what  finding
-	probe *Probe    // of an address
-	about *Answered // the answer; nil: not asked
+	probe *Probe    // if the fact is about an address
+	about *Answered // the answer; nil: the address wasn't asked
 }
 
-// finding is the kind of a fact.
 type finding uint8
 
 const (
-	untouched  finding = iota // it was not asked, and waits as before
+	untouched  finding = iota // the address wasn't asked, and waits as before
 	answered                  // the answer says something about the address
-	worthless                 // it was answered after a guard woke up
-	unaskable                 // it cannot be asked here
+	worthless                 // the answer came after a guard woke up
+	unaskable                 // the address can't be asked here
 	tooMany                   // the host accepts fewer RCPTs in a transaction
-	notHere                   // the host doesn't serve its domain
+	notHere                   // the host doesn't serve the domain
 	underTLS                  // the host demands TLS
-	goneWith                  // its session ended, but not because of it
+	goneWith                  // its session ended, but not because of this address
 	suspicious                // the answer may be about more than the address
-	suspected                 // it was on the wire when its session ended
+	suspected                 // on the wire when its session ended
 
-	guardWoke   // a guard against harvesting has ended the session
-	guardCounts // the same, by software that counts by the session
+	guardWoke   // a harvest guard has ended the session
+	guardCounts // a harvest guard that counts by the session has ended the session
 	overRefused // the session ended after too many refusals
 	wasCut      // the session was ended while addresses were asked
 	troubled    // the session ended with words about the host or about us
 )
 
-// situation describes the reporting session to learn.
+// situation describes the reporting session for learn.
 type situation struct {
-	void    time.Time // later answers don't count; zero: all count
-	agreed  bool      // it ended after as many answers as an earlier one
-	guard   bool      // enough was refused for a harvest guard
-	counts  bool      // enough was refused in this session, by software that counts by the session
-	mayTLS  bool      // TLS wasn't tried yet, and may be
+	void    time.Time // answers after this time don't count; zero: all count
+	agreed  bool      // the session ended after as many answers as an earlier one
+	guard   bool      // enough was refused to wake a harvest guard
+	counts  bool      // guard, but in this session alone, by software that counts by the session
+	mayTLS  bool      // TLS wasn't tried yet, and may be tried
 	sent    time.Time // when the presumed cause of its end was sent
-	taken   int       // most answered RCPTs of one transaction
-	answers int       // answers of the session, with those of the report
+	taken   int       // the most RCPTs of a transaction that were answered
+	answers int       // answers of the session, those of the report included
 }
 
 // learn appends the facts of a report, in the order of its answers.
@@ -57,7 +56,7 @@ func learn(facts []Fact, now time.Time, r *Report, in situation) []Fact {
 		facts = append(facts, Fact{in.findAnswer(a), a.Probe, a})
 	}
 	for i, p := range r.Unanswered {
-		if i > 0 || r.OnWire == 0 || r.Failure == nil || r.Stale { // this address didn't end the session
+		if i > 0 || r.OnWire == 0 || r.Failure == nil || r.Stale { // another address ended the session, or none did
 			facts = append(facts, Fact{what: untouched, probe: p})
 			continue
 		}
@@ -103,15 +102,15 @@ func (in *situation) findAnswer(a *Answered) finding {
 // findEnd returns the fact of a session's end; false: there is none.
 func (in *situation) findEnd(r *Report) (finding, bool) {
 	switch {
-	case r.Failure == nil || r.Stale: // it stays open, or was closed while idle
+	case r.Failure == nil || r.Stale: // the session stays open, or was closed while idle
 		return 0, false
 	case r.Poisoned && in.counts:
 		return guardCounts, true
 	case r.Poisoned, r.Cut && in.answers == 0 && r.Failure.Verdict.Action == verdict.ActVoid:
-		return guardWoke, in.guard // without guard, it is one mailbox's reply
+		return guardWoke, in.guard // without guard, this is a single mailbox's reply
 	case r.Cut && in.answers > 0 && r.Failure.Verdict.Action == verdict.ActVoid: // 421, too many errors
 		return overRefused, true
-	case r.Cut && r.Failure.Attempt.Stage >= smtp.StageRcpt: // the address asked is suspect
+	case r.Cut && r.Failure.Attempt.Stage >= smtp.StageRcpt: // the address under way is suspect
 		return wasCut, true
 	}
 	return troubled, true

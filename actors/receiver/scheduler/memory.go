@@ -8,29 +8,28 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// memory decides when to read the stored snapshot of this receiver, and when to store a new one for its next owner.
+// memory decides when the stored snapshot of this receiver is read, and when a new one is stored for the next owner.
 type memory struct {
 	*env
-	ready bool      // the stored snapshot has been read, or no longer awaited
-	asked time.Time // when it was requested; zero: not yet
+	ready bool      // the stored snapshot was read, or we no longer wait for it
+	asked time.Time // when we asked for it; zero: not yet
 	noted time.Time // when the last snapshot was stored
-	kept  bool      // a snapshot is stored, so that an empty one must replace it
+	kept  bool      // a snapshot is stored, so an empty one must replace it
 }
 
 const (
-	// noteEvery is the least time between two snapshots of one receiver; the node's writer gathers them for two
-	// seconds.
+	// noteEvery is the least time between two snapshots of one receiver. The node's writer gathers them for two seconds.
 	noteEvery = time.Second
 
-	// worthShare: refusals are stored once they reach 1/worthShare of the hour's budget, since most receivers send only
-	// a few. So a move may exceed the hour's refusals by at most a quarter.
+	// worthShare: refusals are stored from 1/worthShare of the hour's budget on, because most receivers send only a few.
+	// So after a move we may exceed the hour's refusals by at most a quarter.
 	worthShare = 4
 
-	// knowWithin is how long an actor waits for the stored snapshot. Then it begins as after a loss.
+	// knowWithin is how long an actor waits for the stored snapshot. Then the actor begins as after a loss.
 	knowWithin = facts.KnowWithin
 
-	// lossShare: after a loss 1/lossShare of the hour's refusals counts as used, so that even two losses in an hour
-	// keep within the budget.
+	// lossShare: after a loss 1/lossShare of the hour's refusals counts as used. So even two losses in an hour keep within
+	// the budget.
 	lossShare = 2
 )
 
@@ -47,8 +46,8 @@ func (me *memory) isDue(now time.Time, urgent bool) bool {
 	return true
 }
 
-// askKnown requests the stored snapshot and reports whether the wait for it has just timed out. A receiver without a
-// share has to ask again, since another node may have learned more.
+// askKnown asks for the stored snapshot. askKnown reports whether the wait for it has just ended in vain. A receiver
+// without a share asks again later, because another node may have learned more.
 func (me *memory) askKnown(now time.Time, hasShare bool) (lost bool) {
 	switch {
 	case me.options.Facts == nil:
@@ -94,8 +93,8 @@ func (sc *Scheduler) keepSnapshot(now time.Time, urgent bool) {
 	}
 }
 
-// Recall adopts a stored snapshot; the stricter of it and the present state counts. Nil, or an unreadable one, changes
-// nothing.
+// Recall adopts a stored snapshot. The stricter of stored and present state counts. If the snapshot is nil or
+// unreadable, nothing changes.
 func (sc *Scheduler) Recall(now time.Time, data []byte) {
 	sc.memory.ready = true
 	if len(data) == 0 {
@@ -115,7 +114,7 @@ func (sc *Scheduler) Recall(now time.Time, data []byte) {
 	sc.paths.recall(now, age, &m, len(sc.sessions.all) == 0)
 }
 
-// Forget drops what was learned of the receiver and returns a sentence for each thing dropped. what is ForgetPace,
+// Forget drops what was learned of the receiver, and returns a sentence for each thing dropped. what is ForgetPace,
 // ForgetSessions, ForgetBlock or ForgetAll. Counts, such as the refusals of the hour, stay.
 func (sc *Scheduler) Forget(now time.Time, what string) (dropped []string) {
 	if forgets(what, ForgetBlock) {
@@ -158,7 +157,7 @@ func (al *allowance) recall(now time.Time, age time.Duration, m *facts.Snapshot)
 	}
 }
 
-// leftAfter converts the rest of a wait, stored an age ago, into its end.
+// leftAfter converts the rest of a wait, which was stored an age ago, into its end.
 func leftAfter(now time.Time, age time.Duration) func(ms int64) time.Time {
 	return func(ms int64) time.Time { return now.Add(min(facts.Millis(ms, facts.HoldMost)-age, facts.HoldMost)) }
 }
@@ -174,7 +173,7 @@ func noteLearned(l *throttle.Learned, now time.Time) []facts.Limit {
 	return out
 }
 
-// recallLearned tightens the limits to the stored ones.
+// recallLearned lowers the limits to the stored ones.
 func recallLearned(l *throttle.Learned, now time.Time, noted []facts.Limit, left func(ms int64) time.Time) {
 	limits := learnedLimits(l)
 	for _, n := range noted {
@@ -213,7 +212,7 @@ func learnedLimits(l *throttle.Learned) []*throttle.LearnedLimit {
 	return []*throttle.LearnedLimit{&l.PerSession, &l.Refused, &l.PerTransaction}
 }
 
-// noteRaised starts new searches from the learned limits when an operator allows more.
+// noteRaised begins a new search from the learned limits when an operator allows more.
 func (al *allowance) noteRaised(allowed throttle.Limits, now time.Time) {
 	old := al.before
 	al.before = allowed
@@ -227,7 +226,7 @@ func (al *allowance) noteRaised(allowed throttle.Limits, now time.Time) {
 	}
 }
 
-// forgetLearned drops the learned number and length of sessions.
+// forgetLearned drops the learned limits on the number and length of sessions.
 func (al *allowance) forgetLearned(now time.Time) (dropped []string) {
 	for _, l := range learnedStatus(&al.learned, now) {
 		dropped = append(dropped, fmt.Sprintf("the learned limit %s=%s, which would hold until %s", l.Field, l.Value,
@@ -240,7 +239,7 @@ func (al *allowance) forgetLearned(now time.Time) (dropped []string) {
 	return dropped
 }
 
-// forgetSoftware drops the software that its hosts showed.
+// forgetSoftware drops what the receiver's hosts showed of their software.
 func (al *allowance) forgetSoftware() (dropped []string) {
 	if text := al.software.words(); text != "" {
 		dropped = append(dropped, text)

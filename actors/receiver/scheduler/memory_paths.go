@@ -9,7 +9,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// noteRate returns a pace in the form of a snapshot.
+// noteRate returns a Pace in the form of a snapshot.
 func noteRate(t *throttle.Pace) facts.Rate {
 	m, worth := t.Remember()
 	if !worth {
@@ -18,7 +18,7 @@ func noteRate(t *throttle.Pace) facts.Rate {
 	return facts.RateOf(m)
 }
 
-// noteSources returns the state of our sources, and the stored one of other nodes' sources.
+// noteSources returns the state of our sources, and the stored state of other nodes' sources.
 func (ps *paths) noteSources(now time.Time) []facts.Source {
 	var out []facts.Source
 	for _, o := range ps.all {
@@ -58,7 +58,7 @@ func (ps *paths) noteSources(now time.Time) []facts.Source {
 }
 
 // recallSources adopts the stored state of our sources and keeps that of other nodes' sources. A source without stored
-// state begins with the pace and greylisting of the last node's first source, unless that was suspended.
+// state begins with the rate and greylisting of the last node's first source, unless that one was suspended.
 func (ps *paths) recallSources(now time.Time, age time.Duration, noted []facts.Source, unused bool) {
 	ps.others, ps.othersAt = nil, now.Add(-age)
 	noted = noted[:min(len(noted), facts.SourcesMax)]
@@ -77,7 +77,7 @@ func (ps *paths) recallSources(now time.Time, age time.Duration, noted []facts.S
 	}
 }
 
-// recallPath adopts the stored state of one source; the stricter of it and the present state counts.
+// recallPath adopts the stored state of one source. The stricter of stored and present state counts.
 func (ps *paths) recallPath(now time.Time, age time.Duration, o *egressPath, m *facts.Source, unused bool) {
 	left := facts.Millis(m.Left, facts.HoldMost)
 	if until := now.Add(min(left-age, facts.HoldMost)); m.Left > 0 && until.After(now) && until.After(o.until) {
@@ -92,7 +92,7 @@ func (ps *paths) recallPath(now time.Time, age time.Duration, o *egressPath, m *
 	}
 }
 
-// recallLaw adopts the stored pace of a source and how long it is greylisted.
+// recallLaw adopts a source's stored rate and greylisting.
 func (o *egressPath) recallLaw(now time.Time, age time.Duration, m *facts.Source) {
 	if age < facts.RateFor {
 		o.pace.Recall(m.Rate.Memory(), now)
@@ -129,7 +129,7 @@ func (ps *paths) noteTo(now time.Time, m *facts.Snapshot) {
 	}
 }
 
-// recall adopts a snapshot of a given age; unused: nothing was asked here yet.
+// recall adopts a snapshot of a given age. unused: nothing was asked here yet.
 func (ps *paths) recall(now time.Time, age time.Duration, m *facts.Snapshot, unused bool) {
 	if until := leftAfter(now, age)(m.Paused); m.Paused > 0 && until.After(now) && until.After(ps.receiver.until) {
 		ps.receiver.until, ps.receiver.judgement = until, ps.options.judgeRecalled(m.PauseCause)
@@ -150,7 +150,7 @@ func (ps *paths) recall(now time.Time, age time.Duration, m *facts.Snapshot, unu
 	}
 }
 
-// beginAfterLoss counts part of each hourly budget as used, because the stored refusals are lost.
+// beginAfterLoss counts a part of each hourly budget as used, because the stored refusals are lost.
 func (ps *paths) beginAfterLoss(now time.Time) {
 	for _, o := range ps.all {
 		if most := o.refusals.PerHour; most < throttle.RefusalsUnlimited {
@@ -221,7 +221,7 @@ func (ps *paths) recallRoute(now time.Time, l *route) {
 	}
 }
 
-// recallSuspensions gives a route the stored suspensions of sources; the longer of a stored and a present one counts.
+// recallSuspensions gives a route the stored suspensions of sources. The longer of a stored and a present one counts.
 func (ps *paths) recallSuspensions(now time.Time, l *route, noted []facts.Suspension, until func(ms int64) time.Time) {
 	for _, m := range noted[:min(len(noted), facts.SourcesMax)] {
 		for _, o := range ps.all {

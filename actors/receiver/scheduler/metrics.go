@@ -16,7 +16,7 @@ import (
 // Metrics counts what the schedulers of a node do.
 type Metrics struct {
 	answers *prometheus.CounterVec
-	counted [smtp.Error + 1][256]atomic.Pointer[prometheus.Counter] // of answers, by outcome and reason
+	counted [smtp.Error + 1][256]atomic.Pointer[prometheus.Counter] // answers by outcome and reason
 	pauses  prometheus.Counter
 	moved   prometheus.Counter
 	resent  prometheus.Counter
@@ -91,7 +91,7 @@ func (m *Metrics) Intercepted() int64 { return m.intercepted.Load() }
 // CountIntercepted counts one session or acceptance of a server that isn't the receiver's.
 func (m *Metrics) CountIntercepted() { m.intercepted.Add(1) }
 
-// countAnswer counts a verdict. It looks a counter up by its labels only once.
+// countAnswer counts a verdict. countAnswer finds a counter by its labels only once.
 func (m *Metrics) countAnswer(v *verdict.Verdict) {
 	if v.Unread() {
 		m.unread.Add(1)
@@ -106,7 +106,7 @@ func (m *Metrics) countAnswer(v *verdict.Verdict) {
 	(*counter).Inc()
 }
 
-// waiting moves a scheduler's addresses in the gauges to the present cause.
+// waiting moves a scheduler's addresses to the present cause in the gauges.
 func (m *Metrics) waiting(st *record, cause wire.Cause, queued int) {
 	if cause == st.cause {
 		m.waitingNow[cause].Add(float64(queued - st.queued))
@@ -117,7 +117,7 @@ func (m *Metrics) waiting(st *record, cause wire.Cause, queued int) {
 	st.cause, st.queued = cause, queued
 }
 
-// waited adds the time that a number of addresses have waited.
+// waited adds the time that some addresses have waited.
 func (m *Metrics) waited(cause wire.Cause, queued int, long time.Duration) {
 	if queued > 0 && long > 0 {
 		m.waitedSeconds[cause].Add(float64(queued) * long.Seconds())

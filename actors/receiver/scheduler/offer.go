@@ -10,18 +10,17 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// behindOf returns the backlog at the client as an offer reports it.
+// behindOf returns the backlog at the client, as an offer reports it.
 func behindOf(now time.Time, m *wire.Offer) behind {
 	return behind{n: int(m.GetBehind()), at: now,
 		since: now.Add(-time.Duration(max(0, m.GetWaitingMs())) * time.Millisecond)}
 }
 
-// usable reports whether an offer has addresses, reachable hosts, and isn't too large.
+// usable reports whether an offer has addresses, has reachable hosts, and isn't too large.
 func usable(m *wire.Offer) bool {
 	return len(m.GetProbes()) > 0 && len(m.GetProbes()) <= wire.AddressesMax && reachable(m.GetHosts())
 }
 
-// reachable reports whether one of the hosts has an address.
 func reachable(hosts []*wire.Host) bool {
 	for _, h := range hosts {
 		if len(h.Addresses()) > 0 {
@@ -61,7 +60,7 @@ func (qs *queues) takeOffer(now time.Time, from Client, m *wire.Offer) {
 		Credit: qs.tasks.countCredit(t)})
 }
 
-// probesPage is how many probes are made at once. A waiting probe keeps its whole page in memory.
+// probesPage is how many probes are allocated at once. A waiting probe keeps its whole page in memory.
 const probesPage = 32
 
 // acceptOffer queues the probes of a chunk.
@@ -95,36 +94,36 @@ func (qs *queues) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 	}
 }
 
-// chunk is an accepted offer, with its open probes and its unsent or unacknowledged answers.
+// chunk is an accepted offer, with its open probes, and its unsent or unacknowledged answers.
 type chunk struct {
 	task     *task
 	number   uint64
-	named    *wire.Task // as the offer named the task
+	named    *wire.Task // the task, as the offer named it
 	deadline time.Time  // zero: none
 	offered  time.Time
-	hosts    int  // of the route
+	hosts    int  // hosts of the route
 	open     int  // probes without an answer
-	control  bool // one of them is a control probe
+	control  bool // the chunk has a control probe
 	retries  bool // all were deferred before and are due
 	answers  []answer
 	since    time.Time // when the oldest of answers came
 	listed   bool      // in scheduler.unsent
 	sent     []*wire.Results
-	sentAt   time.Time // when sent was last sent or sent again
-	heard    time.Time // the client's last message since the oldest of sent, or when that was sent
+	sentAt   time.Time // when the messages in sent were last sent
+	heard    time.Time // the client's last message after the oldest of sent; without one, when that was sent
 	batch    uint64
-	dropped  bool // cancelled: answers go nowhere
-	returned bool // cancelled: a probe that hasn't begun is given back
+	dropped  bool // cancelled: nobody gets its answers
+	returned bool // cancelled: unbegun probes are returned
 	shed     bool // its client is silent: waiting probes aren't asked
 }
 
-// done reports whether nothing of the chunk is left to do.
+// done reports whether nothing is left to do for the chunk.
 func (c *chunk) done() bool { return c.open == 0 && len(c.answers) == 0 && len(c.sent) == 0 }
 
 // gone reports whether the waiting probes of the chunk are dropped.
 func (c *chunk) gone() bool { return c.dropped || c.shed }
 
-// unanswered returns how many addresses have no answer, those on the wire included, the control probe not.
+// unanswered returns how many addresses have no answer, those on the wire included. The control probe doesn't count.
 func (c *chunk) unanswered() int {
 	switch {
 	case c.gone():
@@ -140,15 +139,15 @@ type Probe struct {
 	chunk   *chunk
 	ordinal uint32
 	Address smtp.Address
-	hosts   []*wire.Host // not yet asked, best first
-	tries   int          // sessions that ended while it was on the wire
-	recheck *recheck     // it got a bad answer here, and is asked again
-	asked   bool         // a RCPT was sent for it before it was offered
-	retry   bool         // it was deferred before it was offered, and is due
-	turn    bool         // may be asked alone while nothing passes, as it has waited longest
+	hosts   []*wire.Host // hosts to ask, best first
+	tries   int          // sessions that ended while the probe was on the wire
+	recheck *recheck     // the address got a bad answer here and waits to be asked again
+	asked   bool         // a RCPT was sent for the address before it was offered
+	retry   bool         // the address was deferred before it was offered, and is due
+	turn    bool         // the address has waited longest: while nothing passes, it may be asked alone
 
-	deferred   time.Time          // first deferral; zero: none
-	deferredBy string             // our source that asked then
+	deferred   time.Time          // time of the first deferral; zero: none
+	deferredBy string             // our source that got this deferral
 	attempts   []evidence.Attempt // since it was offered, at most evidence.AttemptsMax
 	omitted    int                // attempts left out
 }
@@ -166,7 +165,7 @@ type answer struct {
 	omitted  int
 }
 
-// note keeps an attempt as evidence, unless it repeats the last one, as the reason of a pause does.
+// note keeps an attempt as evidence, unless the attempt repeats the last one, as the reason of a pause does.
 func (p *Probe) note(judged Judgement) {
 	if last := len(p.attempts) - 1; !judged.wasAsked() || last >= 0 && sameAs(&p.attempts[last], judged.Attempt) {
 		return
@@ -181,14 +180,12 @@ func (p *Probe) given() evidence.Case {
 	return evidence.Case{Attempts: p.attempts, Omitted: p.omitted, Hosts: p.chunk.hosts}
 }
 
-// closeWith closes a probe with a verdict.
 func (p *Probe) closeWith(judged Judgement, at time.Time) {
 	v := judged.Verdict
 	p.deliverAnswer(answer{ordinal: p.ordinal, outcome: v.Outcome, reason: v.Reason, wait: v.Wait,
 		attempts: p.attempts, omitted: p.omitted}, at)
 }
 
-// deliverAnswer closes a probe with an answer.
 func (p *Probe) deliverAnswer(a answer, at time.Time) {
 	c := p.chunk
 	c.open--
@@ -203,7 +200,7 @@ func (p *Probe) deliverAnswer(a answer, at time.Time) {
 	c.answers = append(c.answers, a)
 }
 
-// resultsMax bounds the results of one message, in bytes: the 64 KB of a message less an envelope and a task. One
+// resultsMax bounds the results of one message in bytes: the 64 KB of a message, less an envelope and a task. One
 // answer needs less than half of it: evidence.AttemptsMax attempts of evidence.TextMax, and names.
 const resultsMax = 60_000
 
@@ -229,7 +226,6 @@ func messages(answers []answer) []*wire.Results {
 	return []*wire.Results{r}
 }
 
-// answersOf unpacks one message.
 func answersOf(r *wire.Results) []answer {
 	out, reader := make([]answer, 0, len(r.GetAnswers())), wire.NewReader(r)
 	for _, m := range r.GetAnswers() {

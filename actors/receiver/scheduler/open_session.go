@@ -10,57 +10,58 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// One more session is opened for a queue when all of this holds, in this order:
-//   - the receiver isn't paused or drained, one of our sources may be used (Scheduler.Plan), and refusals are left
+// One more session is opened for a queue if all of this holds. The conditions are checked in this order:
+//   - the receiver isn't paused or drained and one of our sources may be used (Scheduler.Plan); refusals are left
 //     (mayBeRefused);
-//   - the queue has no session, or fewer than its work is worth, or all that it has are held up (sessionsWorth,
-//     allHeldUp);
-//   - one of its hosts can be tried now, and refusals are left for it (nextCandidate, refusalsFor);
-//   - the connection rate, the learned opening rate and the number of sessions allow it, no more are being opened than
-//     ever succeeded at once, and its source doesn't ask one address at a time in another session (decideOpen);
-//   - no other receiver tests its source first (Sources.Use);
-//   - the node has a slot for its workspace, and the cluster one for the receiver (claimSlot, takeSlot).
+//   - the queue has no session; or it has fewer than its work is worth (sessionsWorth); or all its sessions are held up
+//     (allHeldUp);
+//   - one of its hosts can be tried now (nextCandidate), and refusals are left for it (refusalsFor);
+//   - the connection rate, the learned opening rate and the number of sessions allow it; no more sessions are being
+//     opened than ever succeeded at once; and its source doesn't ask one address at a time in another session
+//     (decideOpen);
+//   - its source isn't being tested by another receiver (Sources.Use);
+//   - the node has a slot for its workspace, and the cluster has one for the receiver (claimSlot, takeSlot).
 
 const (
-	// probesPerSession is how many queued probes justify one more session. To open one costs about as many round trips
-	// as four probes.
+	// probesPerSession is how many queued probes justify one more session. Opening one costs about as many round trips as
+	// four probes.
 	probesPerSession = 16
 
-	// worthOpening is how much work for one session justifies another, at a round trip of turnShort; ten times slower
-	// round trips need a tenth. If they are faster, the processor is the limit and worthShort applies. With more
-	// sessions than it could serve, a node used twice the memory for a million addresses.
+	// worthOpening is how much work for one session justifies another, at a round trip of turnShort. If round trips are
+	// ten times slower, a tenth of the work is enough. If they are faster, the processor is the limit and worthShort
+	// applies: sessions that the processor can't serve doubled a node's memory for a million addresses.
 	worthOpening = time.Second
 	worthShort   = 10 * time.Second
 	turnShort    = 2 * time.Millisecond
 
-	// asideFor is how long a queue that can't have a session is skipped when no end is known: windows of a second
-	// reopen in that time.
+	// asideFor is how long a queue that can't have a session is skipped if no end is known. By then windows of a second
+	// are open again.
 	asideFor = time.Second
 
-	slotEvery = 500 * time.Millisecond // pause before looking again for a free slot of the node; sessions last longer
+	slotEvery = 500 * time.Millisecond // pause before the next try to get a slot of the node; sessions last longer
 
 	// downMost is the longest wait between two tries at a host that can't be reached.
 	downMost = time.Minute
 
-	// downAfter: after this many failed tries in a row, two minutes, the addresses that wait for a host are returned.
+	// downAfter failed tries in a row, which take two minutes, return the addresses that wait for a host.
 	downAfter = 7
 
-	// lately: sessions dialled within this time count as opened together; most receivers count by the second.
+	// lately: sessions dialled within this time count as opened together. Most receivers count by the second.
 	lately = time.Second
 
-	// blockedAfter is how long after its last good answer a receiver that refuses sessions without saying why may do so
-	// because there were too many; later it has blocked us.
+	// blockedAfter: a receiver may refuse sessions without saying why. Up to this long after its last good answer, there
+	// may be too many sessions. Later it has blocked us.
 	blockedAfter = time.Minute
 
-	// relapseWithin: an outage this soon after another counts as caused by our pace. Guess.
+	// relapseWithin: an outage this soon after another counts as caused by our rate. Guess.
 	relapseWithin = 30 * time.Second
 )
 
-// openSessions dials where probes wait: first for queues without a session, then for those that deserve more.
+// openSessions dials if probes wait: first for queues without a session, then for those that deserve more.
 func (ss *sessions) openSessions(v *View) {
 	now := v.now
 	if ok, next := ss.paths.mayBeRefused(now); !ok {
-		if ss.wakeAt(next); ss.fair.Queued() > 0 { // a session would have nothing to do
+		if ss.wakeAt(next); ss.fair.Queued() > 0 { // else a session would have nothing to do
 			ss.blocks.add(wire.Cause_BUDGET, next)
 		}
 		return
@@ -84,7 +85,7 @@ func (ss *sessions) openSessions(v *View) {
 	ss.free = kept
 }
 
-// openFirst dials for the queues without a session, in turn. False: nothing more can be dialled now; the next queue
+// openFirst dials for the queues without a session, in turn. False: nothing more can be dialled now, and the next queue
 // keeps its turn.
 func (ss *sessions) openFirst(v *View) bool {
 	now := v.now
@@ -154,7 +155,7 @@ func (ss *sessions) openMore(v *View) {
 				slot = ss.takeSlot(v, f)
 			}
 			if slot == nil {
-				ss.served = append(ss.served[i:], ss.served[:i]...) // it keeps its turn
+				ss.served = append(ss.served[i:], ss.served[:i]...) // the queue keeps its turn
 				return
 			}
 			ss.dialHost(now, l, f, c, o, slot)
@@ -162,7 +163,8 @@ func (ss *sessions) openMore(v *View) {
 	}
 }
 
-// allHeldUp reports whether all sessions of a queue are held up. If not, at is when they will be; zero: one is free.
+// allHeldUp reports whether all sessions of a queue are held up. If they aren't, it returns when they will be; zero:
+// one is free.
 func allHeldUp(v *View, all map[int]*session, l *hostQueue) (held bool, at time.Time) {
 	if v.busy {
 		return false, at
@@ -198,8 +200,8 @@ func (ss *sessions) mayOpen(v *View, l *hostQueue, o *egressPath) bool {
 	return ok
 }
 
-// sessionsWorth returns how many sessions a number of addresses justifies: one, and more only if answers show that one
-// alone would take long and the RCPT rate can feed more.
+// sessionsWorth returns how many sessions a number of addresses justifies. The result is more than one only if one
+// alone would take long, by the answers so far, and if the RCPT rate is enough for more.
 func (v *View) sessionsWorth(left int) int {
 	if v.busy {
 		return 1
@@ -210,7 +212,7 @@ func (v *View) sessionsWorth(left int) int {
 		return 1 + min(most, int(time.Duration(left)*v.held/worthShort), int(2*fed))
 	}
 	alone := time.Duration(float64(left) * v.turns * float64(v.turn))
-	alone += time.Duration(left/v.limits.RcptsPerConnection) * 2 * v.opening // and a round trip for QUIT
+	alone += time.Duration(left/v.limits.RcptsPerConnection) * 2 * v.opening // with a round trip for QUIT
 	fed := v.limits.RcptRate.PerSecond() * turnsPerProbe * v.turn.Seconds()
 	worth := worthShort
 	if v.turn >= turnShort {
@@ -219,26 +221,25 @@ func (v *View) sessionsWorth(left int) int {
 	return 1 + min(most, int(alone/worth), 1+int(2*fed))
 }
 
-// room holds the limits of one more session for a queue.
+// room holds the limits on one more session for a queue.
 type room struct {
-	dials    int       // that the connection rate allows
-	dialsAt  time.Time // when there are more, if none
-	opens    bool      // the learned opening rate allows it
+	dials    int       // dials that the connection rate allows
+	dialsAt  time.Time // when the rate allows more, if dials is 0
+	opens    bool      // the learned opening rate allows one
 	opensAt  time.Time
-	wayward  bool // as many are being opened as ever succeeded at once
-	alone    bool // its source asks one address at a time, and has a session
+	wayward  bool // too many are being opened: see roomToOpen
+	alone    bool // the source asks one address at a time, and has a session
 	open     int
 	unserved bool // the queue has no session
 }
 
-// Open is the decision whether to open one more session for a queue and, if not, how long it stands.
+// Open is the decision whether to open one more session for a queue. If not, it says until when.
 type Open struct {
 	may     bool
-	until   time.Time // zero: until one has ended
-	pressed bool      // an open session has to make room
+	until   time.Time // zero: until a session has ended
+	pressed bool      // an open session must make room
 }
 
-// decideOpen decides whether one more session is opened for a queue now.
 func decideOpen(v *View, r *room) Open {
 	switch {
 	case r.dials == 0:
@@ -251,24 +252,24 @@ func decideOpen(v *View, r *room) Open {
 	return Open{may: true}
 }
 
-// openings learns how many sessions may be opened in a second, and how many at once. Mailbox only.
+// openings learns how many sessions may be opened in a second, and how many may be open. Used only from the mailbox.
 type openings struct {
 	*env
 	allowance *allowance
 
 	rate   *throttle.OpeningRate
-	window *throttle.Window // that keeps to the rate
-	recent []time.Time      // when the newest were dialled
-	borne  int              // most sessions open at once so far
-	room   int              // sessions that may be dialled at once, one more than ever succeeded
+	window *throttle.Window // keeps to the rate
+	recent []time.Time      // dial times of the newest
+	borne  int              // dial times of the newest sessions
+	room   int              // sessions that may be dialled at once: one more than ever succeeded
 
-	holdUntil time.Time // none are opened before; set when one is refused beside served sessions
+	holdUntil time.Time // none are opened before; set if one is refused while others are served
 	heldAt    time.Time
-	held      int // times in a row
+	held      int // how often holdUntil was set in a row
 
-	failedAt time.Time // since when none could be opened
-	judged   bool      // whether its cause was judged
-	upAt     time.Time // when one could be opened again after that
+	failedAt time.Time // since when no session could be opened; zero: one can
+	judged   bool      // the cause of the failure was judged
+	upAt     time.Time // when a session last opened after such a time
 	relapses int
 }
 
@@ -280,7 +281,6 @@ func (op *openings) beginSearch(now time.Time) {
 	op.window = throttle.NewWindow(a.limits.ConnectionRate, now)
 }
 
-// forgetSearch drops the learned opening rate.
 func (op *openings) forgetSearch(now time.Time) {
 	*op = openings{env: op.env, allowance: op.allowance}
 	op.beginSearch(now)
@@ -312,7 +312,7 @@ func (op *openings) mayOpen(now time.Time) (bool, time.Time) {
 }
 
 // isWell reports whether more sessions may be tried: no opening has failed since the last success. A failure is
-// forgotten after a minute in which others are served.
+// forgotten after a minute in which other sessions are served.
 func (op *openings) isWell(now time.Time, count func(time.Time) (ready, opening int)) bool {
 	if !op.failedAt.IsZero() && now.Sub(op.failedAt) >= throttle.CapacityHold {
 		if ready, _ := count(now); ready > 0 {
@@ -322,14 +322,15 @@ func (op *openings) isWell(now time.Time, count func(time.Time) (ready, opening 
 	return op.failedAt.IsZero()
 }
 
-// roomToOpen reports whether one more may be dialled: at most as many at once as are or were open, or as succeeded at
-// once before, so that few meet a limit.
+// roomToOpen reports whether one more session may be dialled. At most as many are dialled at once as are open, or were
+// open before, or succeeded at once before. So few sessions meet a limit.
 func (op *openings) roomToOpen(ready, opening int) bool {
 	return opening < max(1, ready, op.borne-ready, op.room)
 }
 
-// claimSlot takes a slot of the node for a flow or, if its workspace has all it may, for another flow of the same
-// queue, since a session serves them all. It returns that flow; nil: none may have one more now.
+// claimSlot takes a slot of the node for a flow. If its workspace has all that it may have, another flow of the same
+// queue gets the slot, because a session serves all flows. claimSlot returns that flow; nil: none may have one more
+// now.
 func (ss *sessions) claimSlot(now time.Time, l *hostQueue, f *flow) *flow {
 	if ss.options.Slots.Take(f.Workspace(), f.Weight()) {
 		return f
@@ -344,10 +345,10 @@ func (ss *sessions) claimSlot(now time.Time, l *hostQueue, f *flow) *flow {
 	return nil
 }
 
-// takeSlot returns a connection slot for one more session, after claimSlot for a flow; nil: there is none.
+// takeSlot returns a connection slot for one more session, after claimSlot; nil: there is none.
 func (ss *sessions) takeSlot(v *View, f *flow) *registry.ConnSlot {
 	slot := ss.allowance.handle.Dial(ss.allowance.version, v.limits.Connections, f.Workspace(), ss.options.Slots)
-	if slot == nil { // silent sessions or an earlier actor still hold some, or the share has just changed
+	if slot == nil { // silent sessions or an earlier actor have them, or the share has changed
 		ss.blocks.add(wire.Cause_CONNECTIONS, time.Time{})
 		ss.options.Slots.Give(f.Workspace())
 		ss.wakeAt(v.now.Add(slotEvery))
@@ -355,7 +356,6 @@ func (ss *sessions) takeSlot(v *View, f *flow) *registry.ConnSlot {
 	return slot
 }
 
-// dialHost opens a session.
 func (ss *sessions) dialHost(now time.Time, l *hostQueue, f *flow, c *candidate, o *egressPath,
 	slot *registry.ConnSlot) {
 	ss.allowance.dials.Begin(now, 1)
@@ -373,7 +373,6 @@ func (ss *sessions) dialHost(now time.Time, l *hostQueue, f *flow, c *candidate,
 		Slot:    slot})
 }
 
-// noteDialled notes a session that is being opened.
 func (op *openings) noteDialled(now time.Time) {
 	kept := op.recent[:0]
 	for _, t := range op.recent {
@@ -384,7 +383,7 @@ func (op *openings) noteDialled(now time.Time) {
 	op.recent = append(kept, now)
 }
 
-// dialledLately returns how many others were dialled in the second before a session.
+// dialledLately returns how many other sessions were dialled in the second before a session.
 func (op *openings) dialledLately(dialled time.Time) int {
 	n := 0
 	for _, t := range op.recent {
@@ -395,11 +394,10 @@ func (op *openings) dialledLately(dialled time.Time) int {
 	return n
 }
 
-// wasOpened learns from a session that could be opened.
 func (op *openings) wasOpened(now time.Time, s *session, n, opening int) {
 	op.rate.Opened(s.dialled, now)
 	op.held, op.holdUntil = 0, time.Time{}
-	if opening >= op.room { // a rate that isn't used isn't proven
+	if opening >= op.room { // room was used, so one more may be tried
 		op.room = opening + 1
 	}
 	op.borne = max(op.borne, n+1)
@@ -409,13 +407,13 @@ func (op *openings) wasOpened(now time.Time, s *session, n, opening int) {
 		op.allowance.learned.Connections.Cost(now.Sub(op.failedAt), now)
 		op.failedAt, op.upAt = time.Time{}, now
 	}
-	if s.host.last.Attempt.Stage <= smtp.StageTLS { // sessions can be opened: later failures have another cause
+	if s.host.last.Attempt.Stage <= smtp.StageTLS { // sessions can be opened, so later failures have another cause
 		s.host.failures = 0
 	}
 }
 
-// notOpened handles a session that could not be opened because its host is down, or because we open too many or too
-// fast. open counts the sessions that the host serves, all those of the whole receiver. False: it failed for another
+// notOpened handles a session that could not be opened, because its host is down, or because we open too many or too
+// fast. open is how many sessions its host serves, all how many the whole receiver does. False: it failed for another
 // reason.
 func (op *openings) notOpened(now time.Time, s *session, judged Judgement, open, all int) bool {
 	n := max(s.beside, open)
@@ -457,7 +455,7 @@ func (op *openings) notOpened(now time.Time, s *session, judged Judgement, open,
 	case judged.Attempt.Code == 0:
 		op.judged = true
 		op.noteOutage(now, s)
-	case !s.path.pace.Alone(): // just when it deferred an address
+	case !s.path.pace.Alone(): // the receiver has just deferred an address
 		op.judged = true
 		op.turnedAway(now, s)
 	}
@@ -465,9 +463,11 @@ func (op *openings) notOpened(now time.Time, s *session, judged Judgement, open,
 	return true
 }
 
-// comeLater reports whether a session temporarily couldn't be opened for a reason without a rule of its own: its host
-// wasn't reached; it greeted with 4xx and named no time; or it said 5xx while it serves other sessions, 5xx about our
-// rate though the receiver has served us before, or 5xx for no known reason less than blockedAfter after it last did.
+// comeLater reports whether a session couldn't be opened for now, for a reason without a rule of its own:
+//   - the host wasn't reached, or it greeted with 4xx and named no time;
+//   - the host said 5xx while it serves other sessions;
+//   - it said 5xx about our rate, and the receiver has served us before;
+//   - it said 5xx for no known reason, less than blockedAfter after it last served us.
 func comeLater(judged *Judgement, served, now time.Time, open int) bool {
 	a, v := &judged.Attempt, &judged.Verdict
 	switch {
@@ -487,8 +487,8 @@ func comeLater(judged *Judgement, served, now time.Time, open int) bool {
 	return false
 }
 
-// holdOff delays the next opening beside served sessions: 1, 2, 4 … 60 s. Sessions dialled before the refusal don't
-// lengthen it.
+// holdOff delays the next opening while other sessions are served: 1, 2, 4 … 60 s. Sessions dialled before the refusal
+// don't lengthen the delay.
 func (op *openings) holdOff(now, dialled time.Time) {
 	if dialled.Before(op.heldAt) {
 		return
@@ -497,8 +497,8 @@ func (op *openings) holdOff(now, dialled time.Time) {
 	op.held++
 }
 
-// noteCrowded handles a session that couldn't be opened while others are served: there are too many, or they were
-// opened too fast. If more were open before, it was the speed.
+// noteCrowded handles a session that couldn't be opened while others are served. There are too many, or they were
+// opened too fast. If more were open before, they were opened too fast.
 func (op *openings) noteCrowded(now time.Time, s *session, judged Judgement, n int) {
 	s.path.pace.OnOtherLimit(now)
 	s.host.last = judged
@@ -510,8 +510,8 @@ func (op *openings) noteCrowded(now time.Time, s *session, judged Judgement, n i
 	op.allowance.learned.Connections.Tighten(op.allowance.ofWhole(n), now)
 }
 
-// noteOutage distinguishes an outage from too fast openings: connections that fail when a host goes down say nothing
-// about pace, unless that happens repeatedly or while a higher pace is tried.
+// noteOutage distinguishes an outage from opening too fast. Connections that fail because a host goes down say nothing
+// about the rate. If it happens again soon, or while a higher rate is tried, it isn't taken for an outage.
 func (op *openings) noteOutage(now time.Time, s *session) {
 	o := s.path
 	if op.relapses++; now.Sub(op.upAt) > relapseWithin {
@@ -524,8 +524,8 @@ func (op *openings) noteOutage(now time.Time, s *session) {
 	o.pace.Outage(now)
 }
 
-// turnedAway slows down if a receiver refuses a session just after it deferred an address. That is a penalty: the
-// pace was too high or, if few were answered, the openings too fast.
+// turnedAway slows down if a receiver refuses a session just after it deferred an address. Such a refusal is a penalty.
+// The rate was too high or, if few addresses were answered, sessions were opened too fast.
 func (op *openings) turnedAway(now time.Time, s *session) {
 	sent, through, since := s.path.pace.LastBad()
 	switch {
@@ -537,22 +537,22 @@ func (op *openings) turnedAway(now time.Time, s *session) {
 	}
 }
 
-// closeQueue answers the probes of a queue without a host to dial.
+// closeQueue answers the probes of a queue that has no host to dial.
 func (ss *sessions) closeQueue(now time.Time, l *hostQueue) {
 	judged, why := ss.paths.hostsUnavailable(now, l.route)
 	for l.Queued() > 0 {
 		p := ss.queues.popProbe(l)
 		p.recheck = nil
 		for _, one := range why {
-			one.Attempt.Others = one.Attempt.Code != 0 // a limit; a down host concerns this address too
+			one.Attempt.Others = one.Attempt.Code != 0 // a refusal was of others; a host that is down concerns this address too
 			p.note(one)
 		}
 		ss.queues.concludeProbe(p, judged, now)
 	}
 }
 
-// backSoon returns when a queue without a usable host can be asked again, if its probes may wait for that; zero: they
-// are returned, as when none of our sources can ever ask.
+// backSoon returns when a queue without a usable host can be asked again, if its probes may wait for that; zero: the
+// probes are returned. The probes are also returned if none of our sources can ever ask.
 func (ss *sessions) backSoon(now time.Time, l *hostQueue) (soonest time.Time) {
 	for _, c := range l.candidates {
 		if now.Before(c.until) && ss.opening.isDown(c.failures) {
@@ -582,6 +582,6 @@ func (op *openings) isDown(failures int) bool {
 	if failures <= 1 || failures >= downAfter {
 		return failures > 1
 	}
-	tried := time.Second<<(failures-1) - time.Second // since the first that failed
+	tried := time.Second<<(failures-1) - time.Second // since the first failure
 	return op.options.Stretched(tried) > op.firstWait()
 }

@@ -24,15 +24,15 @@ import (
 // paths are our sources and the receiver's hosts, with their state.
 type paths struct {
 	*env
-	all      sources // in this receiver's order
+	all      sources // the sources in this receiver's order
 	routes   map[string]*route
 	receiver pause
-	restored *restored      // the stored hosts; nil: none
-	others   []facts.Source // the stored sources of other nodes
+	restored *restored      // stored hosts without a route yet; nil: none
+	others   []facts.Source // the stored state of other nodes' sources
 	othersAt time.Time
 }
 
-// sources are our sources in the order of a receiver, see orderSources.
+// sources are our sources in the order of a receiver: see orderSources.
 type sources []*egressPath
 
 // eachAccepting yields the sources that the receiver accepts.
@@ -54,7 +54,6 @@ func newPaths(e *env, b throttle.RateBounds, now time.Time) *paths {
 	return ps
 }
 
-// beginRate starts a new rate for a source.
 func (o *egressPath) beginRate(b throttle.RateBounds, now time.Time) {
 	o.pace = throttle.NewPace(b, now)
 	rate, _ := o.pace.Permits()
@@ -76,39 +75,40 @@ func reaches(f throttle.Family, at netip.Addr) bool {
 }
 
 const (
-	// suspendFirst is the shortest suspension of a source at a receiver that refuses it. Each one in a row lasts a
+	// suspendFirst is the shortest suspension of a source at a receiver that refuses it. Each following suspension lasts a
 	// quarter of the time since the first refusal, up to suspendMost. So a block costs at most a quarter more than its
-	// length, or 15 s; a block of a day is tried 37 times, a longer one every four hours.
+	// length, or 15 s. A block of a day is tried 37 times, a longer one every four hours.
 	suspendFirst = 15 * time.Second
 	suspendMost  = 4 * time.Hour
 
 	// suspendUnreported is the longest suspension of our sources that clients don't hear of.
 	suspendUnreported = 20 * time.Second
 
-	// queuesInRow: if this many queues of a receiver refuse a source, without an answer about an address in between, it
-	// is suspended at all of them. Customers of one operator have their own block lists; three don't agree by chance.
+	// queuesInRow: if this many queues of a receiver refuse a source, with no answer about an address in between, the
+	// source is suspended at all of them. Customers of one operator have their own block lists. Three don't agree by
+	// chance.
 	queuesInRow = 3
 )
 
 // errNoSource says that none of our sources has an address of a host's family.
 var errNoSource = errors.New("no source address of this family is configured")
 
-// egressPath is one of our sources at this receiver: its pace, suspension and refusals there.
+// egressPath is one of our sources at this receiver: its rate, suspension and refusals there.
 type egressPath struct {
 	*egress.Source
-	index    int // in the pool
+	index    int // number of the source in the pool
 	name     string
 	refusals *throttle.Budget
 	pace     *throttle.Pace
-	rcpts    *throttle.Window // keeps to the rate, by the time of sending, as allowance.rcpts
+	rcpts    *throttle.Window // keeps to the rate by the time of sending, like allowance.rcpts
 	pause    throttle.Pause   // as an operator has set it for the source
 	grey     throttle.Greylist
 
-	cause      evidence.Cause      // why the pace last changed, for evidence
-	suspension                     // at the whole receiver
-	takenAt    time.Time           // when its acceptance was last reported to the pool
-	asking     int                 // its sessions that are asking
-	refusing   map[string]struct{} // queues that refused it, without an answer about an address since
+	cause      evidence.Cause      // why the rate last changed, for evidence
+	suspension                     // of the source at the whole receiver
+	takenAt    time.Time           // when the pool last heard that the receiver accepts the source
+	asking     int                 // sessions that are asking
+	refusing   map[string]struct{} // queues that refused the source, with no answer about an address since
 }
 
 // place is the host that was asked and the source that asked.
@@ -118,14 +118,15 @@ type place struct {
 	path  *egressPath
 }
 
-// suspension keeps a source from a receiver. The zero value: there is none.
+// suspension keeps a source from a receiver. The zero value is none.
 type suspension struct {
-	until time.Time // it isn't used before
-	count int       // suspensions in a row without an answer about an address
+	until time.Time // the source isn't used before
+	count int       // suspensions in a row, with no answer about an address in between
 	last  Judgement // the newest refusal
 }
 
-// extend prolongs the suspension by a quarter of what those in a row have lasted, from first to most.
+// extend suspends for a quarter of the time that the suspensions in a row have lasted, at least for first and at most
+// for most.
 func (r *suspension) extend(now time.Time, judged Judgement, first, most time.Duration) {
 	var wait, lasted time.Duration
 	for range r.count + 1 {
@@ -140,8 +141,8 @@ func (r *suspension) extend(now time.Time, judged Judgement, first, most time.Du
 	r.last = judged
 }
 
-// orderSources returns a node's sources in the order of a receiver: always the same one first, because greylisting
-// remembers it, and different for each receiver (rendezvous hashing).
+// orderSources returns a node's sources in the order of a receiver. The first one is always the same for a receiver,
+// because greylisting remembers it, and differs between receivers (rendezvous hashing).
 func orderSources(key string, s *egress.Pool, a throttle.Limits) sources {
 	out := make([]*egressPath, s.Len())
 	score := make(map[*egressPath]uint64, len(out))
@@ -168,7 +169,7 @@ func (ps *paths) readSourcePauses() {
 	}
 }
 
-// sourceBlocked returns why, apart from the receiver, a source may not be used here, and until when.
+// sourceBlocked returns why a source may not be used now for another reason than this receiver, and until when.
 func (ps *paths) sourceBlocked(now time.Time, o *egressPath) status.Blocked {
 	if o.pause == throttle.PauseYes || o.pause == throttle.PauseDrain {
 		return status.Blocked{Cause: wire.Cause_PAUSED}
@@ -192,7 +193,7 @@ func (all sources) allSuspended(now time.Time, pool *egress.Pool, key string) bo
 }
 
 // waitsForSources reports whether a queue without a usable host waits for sources that are suspended, paused, or at
-// their daily cap, and until when; zero: unknown.
+// their daily cap. The time is the end of the wait; zero: not known.
 func (ps *paths) waitsForSources(now time.Time, l *route) (bool, time.Time) {
 	var soonest time.Time
 	waits := false
@@ -229,7 +230,7 @@ func (ps *paths) choosePath(now time.Time, l *route, at netip.Addr) *egressPath 
 }
 
 // sourcesUnavailable returns why all our sources that the receiver accepts are paused, suspended, or at their daily
-// cap, and until when, zero for a pause.
+// cap. Until is when; zero for a pause.
 func (ps *paths) sourcesUnavailable(now time.Time) (first status.Blocked) {
 	for o := range ps.all.eachAccepting(now) {
 		b := ps.sourceBlocked(now, o)
@@ -243,8 +244,8 @@ func (ps *paths) sourcesUnavailable(now time.Time) (first status.Blocked) {
 	return first
 }
 
-// mayBeRefused reports whether a source has refusals left in this hour, and if not, when it will; zero: when an open
-// probe is answered.
+// mayBeRefused reports whether a source has refusals left in this hour. If none has, it returns when one will; zero:
+// when an open probe is answered.
 func (ps *paths) mayBeRefused(now time.Time) (bool, time.Time) {
 	var soonest time.Time
 	usable := false
@@ -259,12 +260,12 @@ func (ps *paths) mayBeRefused(now time.Time) (bool, time.Time) {
 		}
 		soonest = sooner(soonest, next)
 	}
-	return !usable, soonest // none usable: the queues find out
+	return !usable, soonest // none usable: their queues find out
 }
 
-// nextCandidate returns the best candidate of a queue that may be dialled now, and its source. A candidate set aside is
-// chosen only if there is no other or the receiver greylists: each host may have its own list, so the first is asked
-// again.
+// nextCandidate returns the best candidate of a queue that may be dialled now, and its source. nextCandidate chooses a
+// candidate that is set aside only if there is no other, or if the receiver greylists: each host may have its own
+// greylist, so the first host is asked again.
 func (ps *paths) nextCandidate(now time.Time, l *route) (best *candidate, from *egressPath) {
 	for _, c := range l.candidates {
 		if best != nil && now.Before(c.aside) || now.Before(c.until) || !reaches(ps.limits.Family, c.at) {
@@ -281,7 +282,7 @@ func (ps *paths) nextCandidate(now time.Time, l *route) (best *candidate, from *
 	return best, from
 }
 
-// prefersOtherHost reports whether another host than that of a place should be asked.
+// prefersOtherHost reports whether another host should be asked than that of a place.
 func prefersOtherHost(ps *paths, now time.Time, at place) bool {
 	if at.path.pace.Greylisting() {
 		best, _ := ps.nextCandidate(now, at.route)
@@ -301,8 +302,8 @@ func (ps *paths) otherHost(now time.Time, l *route, o *egressPath, host string) 
 	return nil
 }
 
-// hostUnavailable returns why and until when a candidate may not be dialled, and whether that is temporary; if not,
-// none of our sources can reach it. Of our sources, the first to be usable again decides.
+// hostUnavailable returns why a candidate may not be dialled, until when, and whether this is temporary. If it isn't,
+// none of our sources can reach the candidate. The source that is usable first decides.
 func (ps *paths) hostUnavailable(now time.Time, l *route, c *candidate) (judged Judgement, until time.Time,
 	temporary bool) {
 	if now.Before(c.until) {
@@ -330,9 +331,9 @@ func (all sources) suspendedAt(now time.Time, l *route, c *candidate) (first *su
 	return first
 }
 
-// hostsUnavailable returns the answer to the probes of a queue without a host to dial: ask again when the first host
-// may be dialled. why has one reason for each host, that host's last. Of a host's addresses, one that doesn't say "no
-// mail at all" (RFC 7504 §3) is preferred, because all must say that.
+// hostsUnavailable returns the answer to the probes of a queue that has no host to dial: ask again when the first host
+// may be dialled. why has a reason for each host, and last the reason of that first host. If a host's addresses differ,
+// a reason other than "no mail at all" (RFC 7504 §3) is taken, because all addresses must say that.
 func (ps *paths) hostsUnavailable(now time.Time, l *route) (judged Judgement, why []Judgement) {
 	reasons, untils := map[string]Judgement{}, map[string]time.Time{}
 	var names []string
@@ -376,7 +377,7 @@ func (ps *paths) blameSource(now time.Time, o *egressPath, judged Judgement) {
 	}
 }
 
-// noteTaken notes that the receiver answered one of our sources about an address.
+// noteTaken notes that the receiver answered about an address that one of our sources asked.
 func (ps *paths) noteTaken(now time.Time, l *route, o *egressPath) {
 	if r := l.refusals[o]; r != nil {
 		r.count = 0
@@ -390,14 +391,13 @@ func (ps *paths) noteTaken(now time.Time, l *route, o *egressPath) {
 	ps.options.Sources.NoteAnswered(o.index, ps.key, now)
 }
 
-// setRefusalBudgets sets the refusals that each source may cause in an hour.
+// setRefusalBudgets sets how many refusals each source may cause in an hour.
 func (ps *paths) setRefusalBudgets(a throttle.Limits) {
 	for _, o := range ps.all {
 		o.refusals.Set(a.RefusedPerHour, a.RefusedShare)
 	}
 }
 
-// sourceStatus returns the state of each of our sources here.
 func (ps *paths) sourceStatus(now time.Time, sessions map[*egressPath]int) []inspect.ReceiverSource {
 	out := make([]inspect.ReceiverSource, 0, len(ps.all))
 	for _, o := range ps.all {
@@ -426,15 +426,14 @@ func (ps *paths) sourceStatus(now time.Time, sessions map[*egressPath]int) []ins
 	return out
 }
 
-// rateStatus returns the state of a source's rate.
 func (o *egressPath) rateStatus() inspect.RateStatus {
 	e := o.pace.Explain()
 	return inspect.RateStatus{Rate: e.Rate, Floor: e.Floor, Ceiling: e.Ceiling, Edge: e.Edge, Phase: string(e.Phase),
 		Since: e.Since, Why: e.Why}
 }
 
-// firstToResume returns the source that may ask again first, if all accepted ones pause briefly for their rates; nil:
-// one may ask now.
+// firstToResume returns the source that may ask again first, if all that the receiver accepts pause briefly; nil: one
+// may ask now.
 func (all sources) firstToResume(now time.Time) (first *egressPath) {
 	for o := range all.eachAccepting(now) {
 		resumes := o.pace.Explain().Until
@@ -448,7 +447,7 @@ func (all sources) firstToResume(now time.Time) (first *egressPath) {
 	return first
 }
 
-// slowedPath returns the source whose learned rate, not the allowance, limits how fast we ask; nil: the allowance does.
+// slowedPath returns the source whose learned rate limits how fast we ask; nil: the configured limits do.
 func (all sources) slowedPath(now time.Time) *egressPath {
 	for o := range all.eachAccepting(now) {
 		if o.pace.Limits(now) {
@@ -459,7 +458,7 @@ func (all sources) slowedPath(now time.Time) *egressPath {
 	return nil
 }
 
-// answered returns how many addresses were lately accepted and refused from the source in use.
+// answered returns how many addresses were lately accepted and refused, from the source in use.
 func (all sources) answered() (accepted, refused int) {
 	for _, o := range all {
 		if accepted, refused = o.refusals.Answered(); accepted+refused > 0 {
@@ -469,8 +468,8 @@ func (all sources) answered() (accepted, refused int) {
 	return accepted, refused
 }
 
-// permittedRate returns how many RCPTs a second may be sent now, short pauses aside: the lower of the allowance and the
-// sources' learned rates.
+// permittedRate returns how many RCPTs a second may be sent now, not counting short pauses: the lower of the configured
+// rate and the sources' learned rates.
 func (all sources) permittedRate(now time.Time, allowed throttle.Rate) float64 {
 	found := 0.0
 	for o := range all.eachAccepting(now) {
@@ -485,7 +484,7 @@ func (ps *paths) refusalWeight(o *egressPath) float64 {
 	return o.refusals.WeighRefusal(min(ps.limits.RcptRate.PerSecond(), o.pace.Lasting()))
 }
 
-// If refusals are scarce, chargeRefusal charges a refusal to the flow and the tenant whose address was refused: so
+// chargeRefusal charges a refusal to the flow and the tenant whose address was refused, if refusals are scarce. So
 // tenants, and the files of a tenant, share refusals by weight.
 func (qs *queues) chargeRefusal(now time.Time, l *hostQueue, o *egressPath, p *Probe) {
 	if w := qs.paths.refusalWeight(o); w > 1 && !p.chunk.gone() {
@@ -493,8 +492,8 @@ func (qs *queues) chargeRefusal(now time.Time, l *hostQueue, o *egressPath, p *P
 	}
 }
 
-// perHourByRefusals returns how many addresses can be asked in an hour if a part of them is refused. It depends on the
-// number of waiting addresses, because the refusal budget is renewed each hour.
+// perHourByRefusals returns how many addresses can be asked in an hour if a part of them is refused. The result depends
+// on how many wait, because the refusal budget is renewed each hour.
 func (ps *paths) perHourByRefusals(now time.Time, part float64, wait int) float64 {
 	for o := range ps.all.eachAccepting(now) {
 		if wait == 0 || ps.limits.RefusedShare > 0 {

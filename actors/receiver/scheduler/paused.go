@@ -11,10 +11,10 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// soonEnds is how soon a pause past its end is expected to be lifted here.
+// soonEnds: if a pause should have ended already, we expect its end this soon.
 const soonEnds = time.Second
 
-// whoSaid returns who set a field of a receiver, or of one of our sources, to which value; none: unknown.
+// whoSaid returns who set a field of a receiver, or of one of our sources, to which value; none: not known.
 func (e *env) whoSaid(name string, f throttle.Field) []throttle.Said {
 	if e.options.Said == nil {
 		return nil
@@ -27,12 +27,12 @@ func (e *env) hostTime(now, at time.Time) time.Time {
 	return now.Add(max(soonEnds, at.Sub(e.options.ledgerTime(now))))
 }
 
-// pauseEnds returns until when a name is paused; zero: until an operator ends it.
+// pauseEnds returns until when a receiver or source is paused; zero: until an operator ends the pause.
 func (e *env) pauseEnds(now time.Time, name string) time.Time {
 	var until time.Time
 	for _, s := range slices.Backward(e.whoSaid(name, throttle.FieldPause)) {
 		switch {
-		case s.Text == string(throttle.PauseNo): // in force once the others have ended
+		case s.Text == string(throttle.PauseNo): // in force when the pauses set after it have ended
 			return until
 		case s.Until.IsZero():
 			return time.Time{}
@@ -42,7 +42,7 @@ func (e *env) pauseEnds(now time.Time, name string) time.Time {
 	return until
 }
 
-// sourcesPaused returns when the first paused source that the receiver accepts resumes, at most until.
+// sourcesPaused returns when the first paused source that the receiver accepts resumes, but not after until.
 func (ps *paths) sourcesPaused(now, until time.Time) time.Time {
 	for o := range ps.all.eachAccepting(now) {
 		if o.pause == throttle.PauseYes || o.pause == throttle.PauseDrain {
@@ -52,7 +52,7 @@ func (ps *paths) sourcesPaused(now, until time.Time) time.Time {
 	return until
 }
 
-// pausedBy says who paused a name, and why; the sentence calls the name what.
+// pausedBy says who paused a receiver or source, and why. what is its name in the sentence.
 func (e *env) pausedBy(name, what string, how throttle.Pause) string {
 	by, reason := "an operator", ""
 	if said := e.whoSaid(name, throttle.FieldPause); len(said) > 0 {
@@ -112,8 +112,8 @@ func (ps *paths) noSourceBecause(now time.Time) string {
 		if most := egress.DailyCap(ps.options.Sources.Limits(o.index), today); most > 0 {
 			name := inspect.SourceName(o.name)
 			if left, _ := ps.options.Sources.Remaining(o.index, "", today, false); left > 0 {
-				return fmt.Sprintf("source %s: %d addresses left today for this receiver (%d in total)", name, most,
-					left)
+				return fmt.Sprintf("our source %s may ask %d addresses today, and other receivers have the %d that are left",
+					name, most, left)
 			}
 			return fmt.Sprintf("our source %s has asked the %d addresses that it may ask today", name, most)
 		}

@@ -9,16 +9,23 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// pause is a pause of the whole receiver. The zero value: there is none.
+// Three things keep us from asking, each for longer when it happens in a row:
+//   - the whole receiver pauses, after a reply that asks for less, or after words of a harvest guard (pauseReceiver);
+//   - a source is suspended at hosts that refuse it, or at the whole receiver (suspendSource);
+//   - a host isn't dialled after it failed (candidate.avoid).
+//
+// takeTrouble chooses among them by the verdict on how a session ended or failed to open.
+
+// pause is a pause of the whole receiver. The zero value is none.
 type pause struct {
 	until     time.Time // nothing is asked before
 	since     time.Time
-	inRow     int       // pauses in a row without an answer about an address
-	judgement Judgement // the answer to probes meanwhile
+	inRow     int       // in a row, with no answer about an address in between
+	judgement Judgement // the answer to probes during the pause
 }
 
-// avoid keeps a host's address from being dialled for a while. Failures in that time, such as of sessions dialled
-// together, don't prolong it.
+// avoid keeps a host's address from being dialled for a while. Failures in that time, for example of sessions dialled
+// together, don't make it longer.
 func (c *candidate) avoid(now time.Time, judged Judgement, wait time.Duration) {
 	c.last = judged
 	if now.Before(c.until) {
@@ -28,12 +35,12 @@ func (c *candidate) avoid(now time.Time, judged Judgement, wait time.Duration) {
 	c.failures++
 }
 
-// pauseReceiver pauses the whole receiver; each pause in a row is longer.
+// pauseReceiver pauses the whole receiver. Each pause in a row is longer.
 func (ps *paths) pauseReceiver(now time.Time, judged Judgement) {
 	paused := now.Before(ps.receiver.until)
 	until := now.Add(ps.penaltyWait(judged.Verdict, ps.receiver.inRow))
 	if paused && (judged.Verdict.Wait == 0 || !until.After(ps.receiver.until)) {
-		return // said by several sessions at once
+		return // several sessions report the same
 	}
 	ps.receiver.until = until
 	if !paused {
@@ -50,8 +57,8 @@ func (ps *paths) pauseReceiver(now time.Time, judged Judgement) {
 		judged.Verdict.Reason.String(), "until", ps.receiver.until)
 }
 
-// throttled handles a reply about our pace and no address, such as to MAIL. The whole receiver pauses if it named a
-// time.
+// throttled handles a reply that is about our rate and not about an address, such as a reply to MAIL. If it names a
+// time, the whole receiver pauses.
 func (ps *paths) throttled(now, sent time.Time, o *egressPath, judged Judgement) {
 	ps.dirty = true
 	if judged.Verdict.Wait > 0 && judged.Verdict.Reason != smtp.Greylisted { // greylisting delays only its address
@@ -67,7 +74,7 @@ func (ps *paths) throttled(now, sent time.Time, o *egressPath, judged Judgement)
 }
 
 // refuseSource handles a host's refusal of a source before any RCPT. If the source can ask no other host of the queue,
-// it is suspended.
+// the source is suspended.
 func (ps *paths) refuseSource(now time.Time, l *route, at *candidate, o *egressPath, judged Judgement) {
 	judged = withCause(judged)
 	at.avoid(now, judged, ps.penaltyWait(judged.Verdict, at.failures))
@@ -79,17 +86,17 @@ func (ps *paths) refuseSource(now time.Time, l *route, at *candidate, o *egressP
 	ps.suspendSource(now, l, o, judged)
 }
 
-// suspendSource suspends a source at the hosts of a queue, and at the whole receiver once queuesInRow queues refuse it.
-// The next source takes over, with its own sessions and refusal budget.
+// suspendSource suspends a source at the hosts of a queue. Once queuesInRow queues refuse it, it is suspended at the
+// whole receiver. The next source takes over, with its own sessions and refusal budget.
 func (ps *paths) suspendSource(now time.Time, l *route, o *egressPath, judged Judgement) {
 	if l.suspensionOf(now, o) != nil {
-		return // said by several sessions at once
+		return // several sessions report the same
 	}
 	judged.Verdict.Outcome, judged.Verdict.Action = smtp.Undecided, verdict.ActRetry
 	r := l.refusalOf(o)
 	first, most := ps.firstSuspension(), ps.options.suspensionHour().Of(suspendMost)
 	r.extend(now, judged, first, most)
-	for _, c := range l.candidates { // another source may be accepted there
+	for _, c := range l.candidates { // the hosts may accept another source
 		if c.last.Verdict.Action == verdict.ActOtherSource {
 			c.until, c.failures = now, 0
 		}
@@ -115,7 +122,7 @@ func (ps *paths) suspendSource(now time.Time, l *route, o *egressPath, judged Ju
 		"reason", judged.Verdict.Reason.String(), "rule", judged.Verdict.Rule, "whole", everywhere, "until", r.until)
 }
 
-// consequenceOf returns until when a firing keeps us away; zero: it doesn't.
+// consequenceOf returns until when the event of a firing keeps us away; zero: it doesn't.
 func (ps *paths) consequenceOf(now time.Time, at place) time.Time {
 	until := at.path.until
 	if r := at.route.refusals[at.path]; r != nil {
@@ -130,21 +137,21 @@ func (ps *paths) consequenceOf(now time.Time, at place) time.Time {
 }
 
 const (
-	// brokenFor is how long a host that has served us isn't dialled after one connection breaks; longer waits would
-	// hold all addresses up where only some break. Two seconds are more than a server needs to fork a process.
+	// brokenFor is how long a host that has served us isn't dialled after one connection breaks. If only some connections
+	// break, a longer wait would hold up all addresses. A server forks a process in less than two seconds.
 	brokenFor = 2 * time.Second
 )
 
-// trouble is what ended a session or kept it from opening.
+// trouble is what ended a session, or kept it from opening.
 type trouble struct {
 	judgement Judgement
-	ready     bool         // it was open
-	heard     bool         // and got an answer
-	tls       smtp.TLSMode // as it was opened
-	sent      time.Time    // its presumed cause
+	ready     bool         // the session was open
+	heard     bool         // and had got an answer
+	tls       smtp.TLSMode // the mode in which the session was opened
+	sent      time.Time    // when the presumed cause was sent
 }
 
-// takeTrouble acts on a verdict about the host or about us, not about an address.
+// takeTrouble acts on a verdict that is about the host or about us, not about an address.
 func (ps *paths) takeTrouble(now time.Time, at place, t trouble) {
 	ps.dirty = true
 	judged, v, mayTLS := t.judgement, t.judgement.Verdict, t.tls != smtp.TLSRequired && ps.limits.TLS != throttle.TLSOff
@@ -164,21 +171,21 @@ func (ps *paths) takeTrouble(now time.Time, at place, t trouble) {
 		at.route.setMode(smtp.TLSOff, now) // RFC 7435 §3: cleartext is better than nothing
 	case t.ready && !t.heard && judged.Attempt.TLS && judged.Attempt.Code == 0 && t.tls == smtp.TLSOpportunistic &&
 		judged.Attempt.Trouble != evidence.TroubleOurs:
-		at.route.setMode(smtp.TLSOff, now) // it breaks right after the handshake
+		at.route.setMode(smtp.TLSOff, now) // TLS breaks right after the handshake
 	case v.Action == verdict.ActSlow && t.ready && judged.Attempt.Stage > smtp.StageHello:
 		ps.throttled(now, t.sent, at.path, judged)
-	case judged.Attempt.Code == 0 && at.host.served && at.host.failures == 0: // once is chance
+	case judged.Attempt.Code == 0 && at.host.served && at.host.failures == 0: // one failure is chance
 		at.host.avoid(now, judged, brokenFor)
 	default:
 		at.host.avoid(now, judged, ps.penaltyWait(v, at.host.failures))
 	}
 }
 
-// harvestFor is how long a receiver isn't asked after its harvest guard has spoken, if it names no time: Cisco's counts
-// by the hour.
+// harvestFor is how long a receiver isn't asked after its harvest guard has spoken, if it names no time. Cisco's guard
+// counts by the hour.
 const harvestFor = time.Hour
 
-// penaltyWaits returns the waits of penalties without a named time.
+// penaltyWaits returns the waits of penalties that name no time.
 func (e *env) penaltyWaits() []time.Duration {
 	if own := e.limits.Waits.List(); len(own) > 0 {
 		return own
@@ -189,13 +196,13 @@ func (e *env) penaltyWaits() []time.Duration {
 // firstWait returns the shortest configured wait before an address is asked again.
 func (e *env) firstWait() time.Duration { return e.penaltyWaits()[0] }
 
-// firstSuspension returns the length of a source's first suspension: at most firstWait.
+// firstSuspension returns the length of a source's first suspension. The length is at most firstWait.
 func (e *env) firstSuspension() time.Duration {
 	return min(e.options.suspensionHour().Of(suspendFirst), e.firstWait())
 }
 
-// unreportedFor returns how much of a suspension may remain before clients must hear of it: a short first one, and only
-// the end of later ones.
+// unreportedFor returns how much of a suspension may remain without clients hearing of it: a short first one may
+// remain, but of later ones only the end.
 func (e *env) unreportedFor(r *suspension) time.Duration {
 	most := min(suspendUnreported, e.firstWait()*4/3)
 	if r.count > 1 {
@@ -223,7 +230,7 @@ func (e *env) downFor(failures int) time.Duration {
 	return e.options.Stretched(wait + e.jitter(wait/10))
 }
 
-// sooner returns the earlier of two times; zero is none.
+// sooner returns the earlier of two times. The zero time stands for none.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -231,7 +238,6 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// later returns the later of two times.
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

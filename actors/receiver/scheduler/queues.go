@@ -11,7 +11,7 @@ import (
 	"rollcall/smtp"
 )
 
-// hostQueuesMax: above this many queues, those without work are forgotten with all they know: 10 MB.
+// hostQueuesMax: above this many queues, those without work are forgotten with all that they know: 10 MB.
 const hostQueuesMax = 10_000
 
 // asideQueue is a queue that is set aside for a while.
@@ -26,14 +26,13 @@ type queues struct {
 	*env
 	paths *paths
 	all   map[string]*hostQueue
-	aside fairqueue.FIFO[asideQueue] // no session for now, though nothing is wrong with the hosts
+	aside fairqueue.FIFO[asideQueue] // get no session for now, though nothing is wrong with their hosts
 
 	waiting []*recheck             // addresses that are soon asked again here
 	parked  map[string]*heldDomain // domains that let others go first
 	barren  barren                 // of all hosts together
 }
 
-// hostQueue returns the queue of a set of hosts.
 func (qs *queues) hostQueue(now time.Time, hosts []*wire.Host) *hostQueue {
 	r := qs.paths.routeTo(now, hosts)
 	l := qs.all[r.key]
@@ -47,23 +46,23 @@ func (qs *queues) hostQueue(now time.Time, hosts []*wire.Host) *hostQueue {
 func (qs *queues) pushProbe(l *hostQueue, p *Probe) {
 	if p.chunk.gone() || qs.handingOff {
 		p.chunk.open--
-		qs.tasks.stale = qs.tasks.stale || p.chunk.shed // it may be done: purge forgets it
+		qs.tasks.stale = qs.tasks.stale || p.chunk.shed // the chunk may be done; then purge forgets it
 		return
 	}
 	if p.chunk.returned {
 		qs.returnProbe(qs.now, p)
 		return
 	}
-	if known := qs.all[l.key]; known == nil { // it was forgotten while the probe was aside
+	if known := qs.all[l.key]; known == nil { // the queue was forgotten while the probe was set aside
 		qs.all[l.key], qs.paths.routes[l.key] = l, l.route
 	} else {
 		l = known
 	}
 	class := fairqueue.ClassOf(p.Address.Local)
 	switch {
-	case p.recheck != nil || p.turn: // it is asked again
+	case p.recheck != nil || p.turn: // the address is asked again
 		class = fairqueue.First
-	case p.retry: // a retry ends an address, and greylists forget
+	case p.retry: // a retry may be an address's last, and greylists forget addresses
 		class = fairqueue.Retry
 	}
 	l.Push(qs.flowOf(p.chunk.task), p, class)
@@ -74,8 +73,8 @@ func (qs *queues) popProbe(l *hostQueue) *Probe {
 	return p
 }
 
-// unreachable returns why no host can be dialled now from any of our sources, and until when: UNREACHED if no host
-// answers, PENALTY if they answer but reject us now.
+// unreachable returns why no host can be dialled now from any of our sources, and until when. UNREACHED: no host
+// answers. PENALTY: hosts answer but refuse us now.
 func (qs *queues) unreachable(now time.Time) (b status.Blocked) {
 	for _, l := range qs.all {
 		if l.Sessions() > 0 {
@@ -107,7 +106,6 @@ func (qs *queues) setAside(now time.Time, l *hostQueue, until time.Time) {
 	qs.wakeAt(until)
 }
 
-// readmitAside puts queues back into the order for sessions.
 func (qs *queues) readmitAside(now time.Time) {
 	for qs.aside.Len() > 0 {
 		one := qs.aside.Peek()
@@ -120,7 +118,7 @@ func (qs *queues) readmitAside(now time.Time) {
 	}
 }
 
-// purgeGone takes dropped probes out of the queues.
+// purgeGone removes dropped probes from the queues.
 func (qs *queues) purgeGone(now time.Time) {
 	if !qs.tasks.stale {
 		return
@@ -144,7 +142,7 @@ func (qs *queues) purgeGone(now time.Time) {
 	}
 }
 
-// returnTask returns a task's unasked probes, unless an older owner asks for that.
+// returnTask returns a task's unasked probes. returnTask ignores an older owner.
 func (qs *queues) returnTask(now time.Time, m *wire.Cancel) {
 	t := qs.tasks.all[m.GetTask().Key()]
 	if t == nil || m.GetTask().GetEpoch() < t.epoch {
@@ -164,12 +162,11 @@ func (qs *queues) returnTask(now time.Time, m *wire.Cancel) {
 	}
 }
 
-// returnProbe returns a probe unasked.
 func (qs *queues) returnProbe(now time.Time, p *Probe) {
 	qs.answerProbe(p, Judgement{Verdict: again(smtp.ReceiverRateLimited, "given back")}, now)
 }
 
-// dropUnused forgets queues without work whose hosts have nothing worth keeping.
+// dropUnused forgets queues that have no work and whose hosts have nothing worth keeping.
 func (qs *queues) dropUnused(now time.Time) {
 	for key, l := range qs.all {
 		l.Forget()
@@ -199,29 +196,29 @@ func (qs *queues) tellWaiting(now time.Time) {
 	}
 }
 
-// readmitAll puts every queue back into the order for sessions, since its reason may have ended.
+// readmitAll puts every queue back into the order for sessions, because what kept it out may have ended.
 func (qs *queues) readmitAll() {
 	for qs.aside.Len() > 0 {
 		qs.aside.Pop().queue.Readmit()
 	}
 }
 
-// hostQueue is a set of hosts with their waiting probes. Its sessions serve all addresses of this route, whatever the
+// hostQueue is a set of hosts with their waiting probes. Its sessions serve all addresses of the route, whatever the
 // domain or verification.
 type hostQueue struct {
 	*waiting
 	*route
 	behind int       // addresses for these hosts that are still at their clients
-	greyed time.Time // newest first deferral of a returning greylisted address
+	greyed time.Time // newest first deferral of a greylisted address that came back
 	barren barren
 
-	cameBack bool // another session was tried after a first with only deferrals
+	cameBack bool // the first session got only deferrals, and another one was tried
 }
 
 // left returns how many addresses are known to wait, here and at their clients.
 func (l *hostQueue) left() int { return l.Queued() + l.behind }
 
-// waiting holds the probes of a queue, and flow the probes of a verification.
+// waiting holds the probes of a queue, flow those of a verification.
 type (
 	waiting = fairqueue.HostQueue[*Probe]
 	flow    = fairqueue.Flow[*Probe]
@@ -230,7 +227,7 @@ type (
 // smallFlow: a verification with fewer waiting addresses doesn't wait for a full turn of others.
 const smallFlow = 50
 
-// knowsSomething reports whether something is known of the hosts that is worth keeping.
+// knowsSomething reports whether something worth keeping is known of the hosts.
 func (l *hostQueue) knowsSomething(now time.Time) bool {
 	return l.barren.worthKeeping(now) || l.route.knowsSomething(now)
 }

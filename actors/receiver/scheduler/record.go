@@ -24,8 +24,8 @@ type recorder struct {
 }
 
 const (
-	// firingsMax replies that made us slow down, pause or change are kept for firingsFor. One rule at one source counts
-	// once within firingsApart. A scheduler keeps at most 10 KB for all this, 1,000 of them 10 MB.
+	// The newest firingsMax replies that made us slow down, pause or change are kept for firingsFor. A rule at a source
+	// counts once within firingsApart. A scheduler keeps at most 10 KB of these; 1,000 schedulers keep 10 MB.
 	firingsMax   = 20
 	firingsFor   = time.Hour
 	firingsApart = 10 * time.Second
@@ -33,17 +33,17 @@ const (
 	// listedMax bounds the listed sessions and queues of one receiver.
 	listedMax = 100
 
-	// roomEvery is how often a scheduler asks for room for its history if there was none.
+	// roomEvery is how often a scheduler asks again for room for its history.
 	roomEvery = time.Minute
 )
 
-// record is what a scheduler keeps for status pages. The zero value is ready. Mailbox only.
+// record is what a scheduler keeps for status pages. The zero value is ready. Used only from the mailbox.
 type record struct {
-	history *status.History // nil: not begun, or no room
+	history *status.History // nil: not begun, or there is no room
 	tried   time.Time       // when room was last asked for
 
-	seconds status.Tallies // ten make the RCPTs a second
-	minutes status.Tallies // ten make the fractions of refusals and deferrals
+	seconds status.Tallies // ten of them make the RCPTs a second
+	minutes status.Tallies // ten of them make the fractions of refusals and deferrals
 
 	last, telling remark   // the newest, and the newest about us or the receiver
 	firings       []firing // oldest first
@@ -51,13 +51,13 @@ type record struct {
 
 	cause    wire.Cause // since observed
 	observed time.Time
-	queued   int // as in the metric, under cause
+	queued   int // as the metric counts it, under cause
 }
 
 // remark is one reply, and when it came.
 type remark struct {
 	judgement Judgement
-	local     string // of the address asked
+	local     string // local part of the address asked
 	at        time.Time
 }
 
@@ -68,7 +68,7 @@ type firing struct {
 	path  *egressPath
 }
 
-// endsInAnswer reports whether the failure of a report is its last answer.
+// endsInAnswer reports whether a report's last answer is its failure.
 func endsInAnswer(r *Report) bool {
 	n := len(r.Answered)
 	return n > 0 && r.Answered[n-1].Judgement.Attempt == r.Failure.Attempt
@@ -81,7 +81,7 @@ func aboutUs(judged *Judgement) bool {
 	return !v.Outcome.Final() && ofUs && v.Reason != smtp.Greylisted
 }
 
-// changesSending reports whether a verdict changes how we ask its receiver.
+// changesSending reports whether a verdict changes how we ask the receiver.
 func changesSending(judged *Judgement) bool {
 	switch judged.Verdict.Action {
 	case verdict.ActSlow, verdict.ActPause, verdict.ActOtherSource, verdict.ActTLS, verdict.ActSplit,
@@ -112,7 +112,7 @@ func (r *remark) view() inspect.Reply {
 	return out
 }
 
-// part32 returns n of all, from 0 to 1.
+// part32 returns n/all, from 0 to 1.
 func part32(n, all int32) float64 {
 	if all == 0 {
 		return 0
@@ -159,7 +159,7 @@ func learnedStatus(l *throttle.Learned, now time.Time) []inspect.Limit {
 	return out
 }
 
-// openHistory returns the receiver's history; nil: no room for one.
+// openHistory returns the receiver's history; nil: there is no room.
 func (re *recorder) openHistory(now time.Time) *status.History {
 	st := &re.record
 	if st.history == nil && (st.tried.IsZero() || now.Sub(st.tried) >= roomEvery) {
@@ -202,7 +202,7 @@ func (re *recorder) recordFailure(now time.Time, s *session, failed *Judgement) 
 	re.recordReply(now, s, failed, "", now)
 }
 
-// recordReply records one reply to RCPT, or its absence.
+// recordReply records a reply to RCPT, or that there was none.
 func (re *recorder) recordReply(now time.Time, s *session, judged *Judgement, local string, at time.Time) {
 	st, a := &re.record, &judged.Attempt
 	s.encrypted = a.TLS
@@ -237,7 +237,7 @@ func (re *recorder) recordFiring(s *session, r remark) {
 			break
 		}
 		if f.Rule == r.judgement.Verdict.Rule && f.path == s.path {
-			return // one cause, repeated
+			return // the same cause again
 		}
 	}
 	if len(st.firings) == firingsMax {

@@ -10,23 +10,21 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// Judgement is an attempt and the rules' verdict on it.
+// Judgement is an attempt, with the verdict of the rules on it.
 type Judgement struct {
 	Verdict verdict.Verdict
-	Attempt evidence.Attempt // its zero value: nothing was asked
-	NoHELO  bool             // EHLO was refused, and HELO wasn't tried: see smtp.Failure
+	Attempt evidence.Attempt // the zero value: nothing was asked
+	NoHELO  bool             // EHLO was refused, and HELO not tried: see smtp.Failure
 }
 
 // wasAsked reports whether there was an attempt.
 func (v *Judgement) wasAsked() bool { return v.Attempt != (evidence.Attempt{}) }
 
-// isPermanent reports whether the receiver answered with a 5xx.
 func (v *Judgement) isPermanent() bool { return v.Attempt.Code/100 == 5 }
 
-// isAccepted reports whether the receiver answered with a 2xx.
 func (v *Judgement) isAccepted() bool { return v.Attempt.Code/100 == 2 }
 
-// Judge turns a raw answer into an attempt and judges it.
+// Judge turns a raw answer into an attempt, and judges it.
 func (o *Options) Judge(r evidence.Raw) Judgement { return o.judgeBy(o.Rules(), r) }
 
 // judgeBy is Judge with given rules.
@@ -42,14 +40,14 @@ func (o *Options) judgeBy(rules *verdict.Rules, r evidence.Raw) Judgement {
 // Answered is one probe of a session and its result.
 type Answered struct {
 	Probe     *Probe
-	Judgement Judgement // code 0: it couldn't be asked
+	Judgement Judgement // code 0: the address couldn't be asked
 	Sent      time.Time
 	At        time.Time
-	Nth       int           // RCPT of its transaction, from 1
+	Nth       int           // place in its transaction, from 1
 	Led       time.Duration // see smtp.Answer
 
-	answers int           // answers of its session before it
-	waited  time.Duration // since its group was sent, or since the answer before it
+	answers int           // how many answers the session had before
+	waited  time.Duration // since its group was sent, or since the answer before
 }
 
 // answeredPages hold the Answered of finished reports for reuse.
@@ -63,7 +61,7 @@ func MakeAnswered(n int) []Answered {
 	return answeredPages.Get().(*[workMax]Answered)[:0]
 }
 
-// Free recycles the room of MakeAnswered after the report was used.
+// Free recycles the room of MakeAnswered, when the report was used.
 func (r *Report) Free() {
 	if page := r.Answered[:cap(r.Answered)]; len(page) == workMax {
 		clear(page)
@@ -77,17 +75,17 @@ type Report struct {
 	ID           int
 	Answered     []Answered
 	Unanswered   []*Probe   // not asked, or asked without a usable answer
-	OnWire       int        // unanswered probes on the wire when the session stopped
-	Refused      int        // 5xx replies, those to unanswered probes included
+	OnWire       int        // unanswered probes that were on the wire when the session stopped
+	Refused      int        // 5xx replies, also to unanswered probes
 	Transactions int        // begun
-	Failure      *Judgement // why the session ended; nil: it stays open
-	Cut          bool       // the receiver ended it: 421 or a lost connection
-	Stale        bool       // it was found closed when used again
-	Poisoned     bool       // answers from here on wouldn't count
+	Failure      *Judgement // why the session ended; nil: the session stays open
+	Cut          bool       // the receiver ended the session, with 421 or by closing it
+	Stale        bool       // the session was found closed when used again
+	Poisoned     bool       // answers from here on don't count
 }
 
-// EndsBatch reports whether an answer may be about more than its address. It ends the session's batch, so that the next
-// probes are chosen anew.
+// EndsBatch reports whether an answer may be about more than its address. Such an answer ends the session's batch, so
+// that the next probes are chosen anew.
 func EndsBatch(judgement *Judgement) bool {
 	v := &judgement.Verdict
 	return stopsSession(v.Action) || v.Outcome == smtp.Undecided && judgement.Attempt.Code != 0
@@ -108,7 +106,8 @@ func again(r smtp.Reason, rule string) verdict.Verdict {
 	return verdict.Verdict{Reason: r, Blame: smtp.BlameReceiver, Action: verdict.ActRetry, Rule: rule}
 }
 
-// judgeRecalled judges a stored attempt; the outcome is always "ask again", since the answer was about another address.
+// judgeRecalled judges a stored attempt. The outcome is always "ask again", because the answer was about another
+// address.
 func (o *Options) judgeRecalled(m facts.Attempt) Judgement {
 	judgement := Judgement{Attempt: m.Evidence()}
 	judgement.Verdict = o.Rules().Decide(&judgement.Attempt)
@@ -119,27 +118,26 @@ func (o *Options) judgeRecalled(m facts.Attempt) Judgement {
 	return judgement
 }
 
-// repeatedMax bounds the replies that a session remembers, some 60 KB at worst. At the bound it forgets them all: its
-// receiver hardly repeats itself.
+// repeatedMax bounds the replies that a session remembers: 60 KB at worst. At the bound it forgets them all, because
+// its receiver hardly repeats itself.
 const repeatedMax = 64
 
-// Repeated judges the replies to RCPT in one session, each repeated reply once: host, source and rules are the same, so
-// the verdict on one address holds for the next unless the text names the address. The zero value is ready; for one
-// goroutine.
+// Repeated judges the replies to RCPT in one session. Repeated judges a repeated reply once, because host, source and
+// rules are the same. The verdict holds for the next address too, unless the text names the address. The zero value is
+// ready; for one goroutine.
 type Repeated struct {
 	rules *verdict.Rules
 	known map[replyKey]*Judgement
-	text  []byte // of the reply, used again
+	text  []byte // text of the reply; reused
 }
 
-// replyKey identifies a reply.
 type replyKey struct {
 	code     int
 	enhanced smtp.EnhancedCode
 	text     string
 }
 
-// Judge judges the answer to an address. raw returns the argument of Options.Judge.
+// Judge judges the answer to an address. raw returns the argument for Options.Judge.
 func (k *Repeated) Judge(o *Options, address smtp.Address, one smtp.Answer, raw func() evidence.Raw) Judgement {
 	rules := o.Rules()
 	if k.rules != rules {

@@ -14,8 +14,8 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// Scheduler decides what one receiver is asked, by whom, and when. It is plain Go: times come in, steps go out. It
-// connects the parts, which know little of each other. Mailbox only.
+// Scheduler decides what one receiver is asked, by whom, and when. Scheduler is plain Go: times come in, steps go out.
+// Scheduler connects the parts, which know little of one another. Used only from the mailbox.
 type Scheduler struct {
 	*env
 	allowance *allowance
@@ -26,14 +26,14 @@ type Scheduler struct {
 	opening   *openings
 	memory    *memory
 
-	facts     []Fact    // of the current report
+	facts     []Fact    // of the report under way
 	swept     time.Time // when doTimely last ran
 	lastUsed  time.Time
 	handOffBy time.Time
 	gone      bool // Depart was returned
 }
 
-// New makes the scheduler of the receiver of a handle.
+// New makes the scheduler for a handle's receiver.
 func New(h *registry.Handle, o Options, now time.Time) *Scheduler {
 	o.Bind()
 	e := &env{options: o, key: h.Key, rand: randOf(h.Key, now), fair: fairqueue.New[*Probe](o.Weight)}
@@ -57,11 +57,11 @@ func (sc *Scheduler) Offer(now time.Time, from Client, m *wire.Offer) {
 	sc.queues.takeOffer(now, from, m)
 }
 
-// leaveWithin is how long sessions may take to finish when a receiver has moved to another node. ApplyShares may end
-// them sooner, to enforce a lost share.
+// leaveWithin is how long sessions may take to finish when a receiver has moved to another node. If a share is lost,
+// ApplyShares may end them sooner.
 const leaveWithin = registry.HardAfter
 
-// IdleSince returns since when the scheduler has nothing to do; false: it has work.
+// IdleSince returns since when the scheduler has nothing to do. False: it has work.
 func (sc *Scheduler) IdleSince() (time.Time, bool) {
 	return sc.lastUsed, len(sc.queues.tasks.busy) == 0 && len(sc.sessions.all) == 0 && sc.fair.Queued() == 0 &&
 		len(sc.queues.waiting) == 0
@@ -96,9 +96,9 @@ func (sc *Scheduler) keepRates(now time.Time, whole throttle.Limits) {
 	}
 }
 
-// HandOff begins the end of a scheduler whose receiver has moved: it starts nothing new, returns waiting probes to
-// their clients, and still answers those on the wire. Sessions return their unasked probes, so that there is time for
-// QUIT.
+// HandOff begins the end of a scheduler whose receiver has moved. The scheduler begins nothing new, returns waiting
+// probes to their clients, and still answers those on the wire. Sessions return their unasked probes, so that there is
+// time for QUIT.
 func (sc *Scheduler) HandOff(now time.Time) {
 	if sc.handingOff {
 		return
@@ -150,7 +150,7 @@ func (sc *Scheduler) ReleaseClients(now time.Time) []Step {
 	return sc.steps
 }
 
-// Plan decides what to do now. It returns the steps, and when to plan again if nothing happens before; zero: never.
+// Plan decides what to do now. Plan returns the steps, and when to plan again if nothing happens before; zero: never.
 func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 	sc.wake, sc.now = time.Time{}, now
 	if sc.handingOff {
@@ -198,7 +198,7 @@ func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 }
 
 // takeAllowance applies and returns the limits in force: our share, lowered by what was learned. When a share grows,
-// another node may just have used that part; a raised or new Window allows for it.
+// another node may just have used the new part; a raised or new Window allows for that.
 func (sc *Scheduler) takeAllowance(now time.Time) throttle.Limits {
 	stand := sc.allowance.handle.Share()
 	sc.allowance.version, sc.allowance.share = stand.Version, stand.Fraction
@@ -224,7 +224,7 @@ func (sc *Scheduler) takeAllowance(now time.Time) throttle.Limits {
 	return a
 }
 
-// doTimely does periodic work: pulses, resent results, forgetting.
+// doTimely does the periodic work: it sends pulses, sends results again, and forgets.
 func (sc *Scheduler) doTimely(now time.Time) {
 	every := sc.options.Stretched(heartbeatEvery)
 	if now.Sub(sc.swept) < every {
@@ -258,7 +258,7 @@ func (sc *Scheduler) doTimely(now time.Time) {
 	sc.queues.tasks.wakeToSweep(sc.env, now.Add(every))
 }
 
-// randOf seeds the random numbers by receiver and start time, so that simulations repeat exactly.
+// randOf seeds the random numbers with receiver and start time, so that simulations repeat exactly.
 func randOf(key string, now time.Time) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(key))
@@ -268,8 +268,8 @@ func randOf(key string, now time.Time) *rand.Rand {
 // Key returns the receiver's key.
 func (sc *Scheduler) Key() string { return sc.key }
 
-// NotePause drops all waiting probes after a long pause of the process, since other owners may ask them now. Clients
-// notice by the pulses and offer them again. Sessions stay.
+// NotePause drops all waiting probes after a long pause of the process, because other owners may ask them now. Clients
+// see in the pulses that their probes are gone, and offer them again. Sessions stay.
 func (sc *Scheduler) NotePause() {
 	for t := range sc.queues.tasks.busy {
 		sc.queues.shedTask(t)
@@ -279,7 +279,7 @@ func (sc *Scheduler) NotePause() {
 // Acked forgets results that have arrived.
 func (sc *Scheduler) Acked(now time.Time, m *wire.ResultsAck) { sc.queues.takeAck(now, m) }
 
-// Cancel drops or returns a task's waiting probes, unless an older owner asks for that.
+// Cancel drops or returns a task's waiting probes. Cancel ignores an older owner.
 func (sc *Scheduler) Cancel(now time.Time, m *wire.Cancel) {
 	if m.GetGiveBack() {
 		sc.queues.returnTask(now, m)
@@ -288,10 +288,10 @@ func (sc *Scheduler) Cancel(now time.Time, m *wire.Cancel) {
 	sc.queues.cancelTask(now, m)
 }
 
-// LoseClients drops the waiting probes of clients at an unreachable address.
+// LoseClients drops the waiting probes of clients on an unreachable node.
 func (sc *Scheduler) LoseClients(address string) { sc.queues.shedLost(address) }
 
-// CloseSession lets a session end after the probes on the wire, and reports whether the session exists.
+// CloseSession ends a session after the probes on the wire. CloseSession reports whether the session exists.
 func (sc *Scheduler) CloseSession(id int) bool { return sc.sessions.closeSession(id) }
 
 // Slots yields each session's number and connection slot.
@@ -316,7 +316,7 @@ func (sc *Scheduler) Unsaved(now time.Time) (facts.Fact, bool) {
 // HandingOff reports whether the receiver is moving to another node.
 func (sc *Scheduler) HandingOff() bool { return sc.handingOff }
 
-// HasNoShare reports whether nothing may be asked here, because our share is too small.
+// HasNoShare reports whether nothing may be asked here because our share is too small.
 func (sc *Scheduler) HasNoShare() bool { return nothingAllowed(sc.limits) }
 
 // Close takes the receiver out of the node's metrics and histories.

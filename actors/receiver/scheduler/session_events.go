@@ -9,7 +9,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// SessionOpened notes that a session is ready, with what its host showed, or why it failed.
+// SessionOpened notes that a session is ready, with what its host showed; or why it failed.
 func (sc *Scheduler) SessionOpened(now time.Time, id int, shown throttle.Shown, failed *Judgement) {
 	s := sc.sessions.all[id]
 	if failed == nil {
@@ -65,7 +65,7 @@ func (sc *Scheduler) takeReport(now time.Time, s *session, r *Report) {
 	clear(sc.facts)
 }
 
-// takeTrouble acts on a reply about the host or about us.
+// takeTrouble acts on a reply that is about the host or about us.
 func (sc *Scheduler) takeTrouble(now time.Time, s *session, judged Judgement) {
 	sc.dirty = true
 	open, _ := sc.sessions.countSessions(now)
@@ -81,7 +81,7 @@ func (sc *Scheduler) SessionClosed(now time.Time, id int) {
 	}
 }
 
-// SessionCrashed recovers the batch of a session that a fault of ours ended.
+// SessionCrashed recovers the batch of a session that ended because of a fault of ours.
 func (sc *Scheduler) SessionCrashed(now time.Time, id int) {
 	s := sc.sessions.all[id]
 	if s == nil {

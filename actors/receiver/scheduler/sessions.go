@@ -10,7 +10,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// sessions are the sessions open or being dialled, with their batches.
+// sessions are the sessions that are open or being dialled, with their batches.
 type sessions struct {
 	*env
 	allowance *allowance
@@ -19,21 +19,21 @@ type sessions struct {
 	queues    *queues
 
 	all     map[int]*session
-	free    []*session   // free, longest first
+	free    []*session   // longest free first
 	served  []*hostQueue // queues with sessions
-	closing int          // sessions that say QUIT
+	closing int          // sessions that are saying QUIT
 	nextID  int
 
 	pressed  bool         // a queue has no session, and no more may be opened
-	small    bool         // that queue's flow has few addresses
+	small    bool         // the flow that waits in that queue has few addresses
 	slotless bool         // no waiting workspace may have another session of this node
-	hopeful  bool         // probes wait only for the RCPT rate
+	hopeful  bool         // probes wait for the RCPT rate and nothing else
 	blocks   blocksNow    // what limited the last plan
-	lately   blocksLately // and recent plans
+	lately   blocksLately // what limited recent plans
 	worn     wornSessions
 }
 
-// occupyQueue counts a queue's new session, opened for a flow.
+// occupyQueue counts a new session of a queue, opened for a flow.
 func (ss *sessions) occupyQueue(l *hostQueue, f *flow) {
 	if l.Opened(f); l.Sessions() == 1 {
 		ss.served = append(ss.served, l)
@@ -48,7 +48,7 @@ func (ss *sessions) vacateQueue(s *session) {
 	}
 }
 
-// closeSession lets a session end after the probes on the wire, and reports whether the session exists.
+// closeSession ends a session after the probes on the wire. closeSession reports whether the session exists.
 func (ss *sessions) closeSession(id int) bool {
 	s := ss.all[id]
 	if s == nil || s.closing {
@@ -59,7 +59,6 @@ func (ss *sessions) closeSession(id int) bool {
 	return true
 }
 
-// isAsking reports whether any session is asking.
 func (ss *sessions) isAsking() bool { return len(ss.all) > len(ss.free)+ss.closing }
 
 // countSessions counts the open sessions, and those being dialled that aren't held up.
@@ -85,7 +84,7 @@ func (ss *sessions) countOpenAt(host string) (n int) {
 	return n
 }
 
-// loseSession frees the slot of a session that has ended, or didn't open.
+// loseSession frees the slot of a session that ended or didn't open.
 func (ss *sessions) loseSession(now time.Time, s *session) {
 	if !s.ready {
 		ss.allowance.dials.Done(now, 1)
@@ -101,7 +100,7 @@ func (ss *sessions) loseSession(now time.Time, s *session) {
 	ss.steps = append(ss.steps, DropSession{ID: s.id})
 }
 
-// carryOutHalts stops the sessions that other parts named.
+// carryOutHalts stops the sessions that other parts selected.
 func (ss *sessions) carryOutHalts() {
 	for _, h := range ss.halts {
 		ss.haltSessions(h.names)
@@ -109,7 +108,6 @@ func (ss *sessions) carryOutHalts() {
 	ss.halts = ss.halts[:0]
 }
 
-// beginSession notes that a session is open.
 func (ss *sessions) beginSession(now time.Time, s *session) {
 	seen := ss.allowance.openings.Seen(s.opened, now)
 	ss.allowance.dials.Done(seen, 1)
@@ -120,7 +118,6 @@ func (ss *sessions) beginSession(now time.Time, s *session) {
 	ss.releaseSession(now, s)
 }
 
-// releaseSession notes that a session is free.
 func (ss *sessions) releaseSession(now time.Time, s *session) {
 	s.idle = now
 	ss.free = append(ss.free, s)
@@ -135,7 +132,7 @@ func (ss *sessions) haltSessions(which func(*session) bool) {
 	}
 }
 
-// sortFree sorts the free sessions: first those whose queue has the least served flow.
+// sortFree puts first the free sessions whose queue has the least served flow.
 func (ss *sessions) sortFree(free []*session) {
 	if len(free) < 2 || len(ss.served) < 2 || !ss.fair.Contended() {
 		return
@@ -156,7 +153,6 @@ func (ss *sessions) quitSession(s *session) {
 	ss.steps = append(ss.steps, QuitSession{ID: s.id})
 }
 
-// countByPath counts the sessions by their sources.
 func (ss *sessions) countByPath() map[*egressPath]int {
 	n := map[*egressPath]int{}
 	for _, s := range ss.all {
@@ -169,19 +165,19 @@ func (ss *sessions) countByPath() map[*egressPath]int {
 type session struct {
 	id      int
 	queue   *hostQueue
-	name    *flow // for which it was opened
+	name    *flow // the flow for which it was opened
 	dialled time.Time
-	beside  int // open sessions with its host when it was dialled
+	beside  int // sessions open with the host when this one was dialled
 	host    *candidate
 	path    *egressPath
-	tls     smtp.TLSMode // as it was opened
+	tls     smtp.TLSMode // the mode in which the session was opened
 	slot    *registry.ConnSlot
 	ready   bool // open, as far as we know
 	closing bool
-	doomed  bool      // it ends once free
+	doomed  bool      // the session ends when it is free
 	void    time.Time // later answers don't count; zero: all count
-	opened  time.Time // when it was dialled, then when it was ready
-	idle    time.Time // since when it is free
+	opened  time.Time // when it was dialled; once it is ready, when it became ready
+	idle    time.Time // since when the session is free
 
 	sessionWork
 	sessionRecord
@@ -190,11 +186,11 @@ type session struct {
 // sessionWork is the batch of a session.
 type sessionWork struct {
 	given   []*Probe  // being asked
-	at      time.Time // when they were given
-	heldUp  time.Time // when it counts as held up
-	day     int64     // the day of the source's cap that counts them
-	halted  bool      // it must return unasked probes
-	grouped bool      // its commands go in groups
+	at      time.Time // when the batch was given
+	heldUp  time.Time // when the session counts as held up
+	day     int64     // the day whose cap counts this batch
+	halted  bool      // the session must return its unasked probes
+	grouped bool      // commands go in groups
 }
 
 // sessionRecord counts a session's answers, and holds what its host showed.
@@ -202,29 +198,27 @@ type sessionRecord struct {
 	rcpts        int // sent
 	transactions int // begun
 	answers      int // all but 421
-	well         int // of answers, up to the newest good one
+	well         int // answers up to the newest good one
 	worn         int // bad answers since the newest good one, perhaps not about their addresses
 	mixed        int // such bad answers before the newest good one
-	greyed       int // of answers, greylisted
+	greyed       int // greylisted answers
 	refused      int
-	meant        int // of refused, not by a harvest guard
-	errors       int // bad answers, greylisting aside
-	taken        int // most answered RCPTs of one transaction
+	meant        int // refused ones that no harvest guard caused
+	errors       int // bad answers without greylisting
+	taken        int // the most RCPTs of a transaction that were answered
 
 	slowRefusals, slowAnswers slowness // of refusals, and of other answers
 	slowLeads                 slowness // of RSET and MAIL
 
-	agreed bool // it ended after as many answers as an earlier session
+	agreed bool // the session ended after as many answers as an earlier one
 
 	encrypted bool // as its answers show
-	groups    bool // its host takes commands in groups
-	perMail   int  // transactions that its host tolerates; 0: any number
+	groups    bool // the host takes commands in groups
+	perMail   int  // transactions without a message that the host tolerates; 0: any number
 }
 
-// place returns the session's host and source.
 func (s *session) place() place { return place{s.queue.route, s.host, s.path} }
 
-// noteBatch notes a session's new batch.
 func (s *session) noteBatch(probes []*Probe, now time.Time) {
 	s.given, s.at = probes, now
 	s.path.asking++
@@ -246,8 +240,8 @@ func (s *session) transactionsLeft() int {
 	return s.perMail - s.transactions
 }
 
-// sent returns when the presumed cause of the session's fate began: when it got its batch or, without one, when it was
-// opened.
+// sent returns the time of what presumably decided the session's fate: when it got its batch or, without one, when it
+// was opened.
 func (s *session) sent() time.Time {
 	if s.at.IsZero() {
 		return s.opened
@@ -255,10 +249,12 @@ func (s *session) sent() time.Time {
 	return s.at
 }
 
-// strangerHeldUp exceeds the greeting delay of most servers. One of several machines may be silent.
+// strangerHeldUp is longer than the greeting delay of most servers. If a host has several machines, one of them may be
+// silent.
 const strangerHeldUp = 15 * time.Second
 
-// heldUpAt returns when the session counts as held up: later while it opens, and before the receiver's first answer.
+// heldUpAt returns when the session counts as held up. The time is later while the session opens, and before the
+// receiver's first answer.
 func (s *session) heldUpAt(answered bool) time.Time {
 	if s.ready && answered {
 		return s.heldUp
@@ -266,7 +262,6 @@ func (s *session) heldUpAt(answered bool) time.Time {
 	return s.sent().Add(strangerHeldUp)
 }
 
-// stage returns the stage that the session has reached.
 func (s *session) stage() smtp.Stage {
 	if s.ready {
 		return smtp.StageRcpt
@@ -274,7 +269,7 @@ func (s *session) stage() smtp.Stage {
 	return smtp.StageConnect
 }
 
-// situation describes the session to learn.
+// situation describes the session for learn.
 func (s *session) situation(now time.Time, a throttle.Limits, bySession bool) situation {
 	return situation{void: s.void, agreed: s.agreed, sent: s.sent(), guard: s.mayWakeGuard(now),
 		mayTLS: s.tls != smtp.TLSRequired && a.TLS != throttle.TLSOff, taken: s.taken, answers: s.answers,

@@ -11,7 +11,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// observePlan notes what limits the scheduler from now on, at the end of a plan.
+// observePlan notes, at the end of a plan, what limits the scheduler from now on.
 func (sc *Scheduler) observePlan(now time.Time) {
 	st := &sc.recorder.record
 	for i := len(st.firings) - st.fresh; i < len(st.firings); i++ {
@@ -115,14 +115,15 @@ func (s *constraints) word(cause wire.Cause, asks, handingOff bool) string {
 	return "waiting"
 }
 
-// pausedWait is the wait in a pulse while an operator's pause has no known end. Pulses repeat it each second.
+// pausedWait is the wait that a pulse names during an operator's pause without a known end. Pulses repeat it each
+// second.
 const pausedWait = time.Minute
 
-// tellingRefusals is how many refusals are needed to estimate the refused part, unless the hour's budget is smaller:
-// the first one is often a control probe's.
+// tellingRefusals is how many refusals it takes to estimate the refused part. If the hour's budget is smaller, fewer
+// are enough. The first refusal is often a control probe's.
 const tellingRefusals = 3
 
-// sendHeartbeat sends a client a pulse, which says that its addresses wait here, and why.
+// sendHeartbeat sends a client a pulse. The pulse says that the client's addresses wait here, and why.
 func (sc *Scheduler) sendHeartbeat(now time.Time, t *task, b status.Blocked) {
 	m := &wire.Pulse{Task: t.chunks[0].named, Credit: sc.queues.tasks.countCredit(t)}
 	for _, c := range t.chunks {
@@ -137,7 +138,7 @@ func (sc *Scheduler) sendHeartbeat(now time.Time, t *task, b status.Blocked) {
 	sc.emitTo(t.client, m)
 }
 
-// heartbeatCause returns the cause in a pulse, and for how long nothing can be asked.
+// heartbeatCause returns the cause for a pulse, and for how long nothing can be asked.
 func heartbeatCause(now time.Time, b status.Blocked) (wire.Cause, int64) {
 	switch b.Cause {
 	case wire.Cause_PAUSED:
@@ -153,7 +154,7 @@ func heartbeatCause(now time.Time, b status.Blocked) (wire.Cause, int64) {
 	return b.Cause, 0
 }
 
-// perHourOf returns how many addresses of a task's verification the scheduler expects to ask in an hour; 0: unknown.
+// perHourOf returns how many addresses of a task's verification we expect to ask in an hour; 0: not known.
 func (sc *Scheduler) perHourOf(now time.Time, t *task) int64 {
 	all := sc.perHour(now)
 	if all <= 0 {
@@ -162,8 +163,8 @@ func (sc *Scheduler) perHourOf(now time.Time, t *task) int64 {
 	return max(1, int64(all*sc.fair.Fraction(sc.flowOf(t))))
 }
 
-// perHour returns how many addresses the scheduler expects to ask in an hour, by the permitted rate, the refusals and
-// the speed of answers; 0: unknown. During a pause with a known end, it is the expectation after that.
+// perHour returns how many addresses we expect to ask in an hour, by the permitted rate, the refusals and the speed of
+// answers. During a pause with a known end, it is what we expect after the pause; 0: not known.
 func (sc *Scheduler) perHour(now time.Time) float64 {
 	a, limiting := sc.limits, sc.gatherConstraints(now)
 	switch b := limiting.unavailable(); {

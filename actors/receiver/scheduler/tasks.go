@@ -11,32 +11,31 @@ import (
 )
 
 const (
-	// chunksPerTask is how many open chunks a task may have here: one being asked and one waiting, so that sessions
-	// never run dry. As many again may wait for acknowledgements. Chunks of due retries count separately, with the same
-	// bound.
+	// chunksPerTask is how many open chunks a task may have here: one is asked and one waits, so that sessions never run
+	// dry. As many again may wait for acknowledgements. Chunks of due retries count separately, with the same bound.
 	chunksPerTask = 2
 
-	// queueMax bounds the probes waiting here over all tasks. At the bound offers are refused as full and nothing is
-	// lost: 100 bytes each, 20 MB. Due retries may exceed it by half.
+	// queueMax bounds the probes that wait here, over all tasks: 100 bytes each, 20 MB. At the bound offers are refused as
+	// full, and nothing is lost. Due retries may exceed it by half.
 	queueMax = 200_000
 
-	// retiredMax bounds the tasks without chunks whose finished chunks or answers are remembered. Above it only the
-	// epochs of the oldest are kept: 1.5 KB each, 15 MB.
+	// retiredMax bounds the tasks without chunks whose finished chunks or answers are remembered: 1.5 KB each, 15 MB.
+	// Above it only the epochs of the oldest are kept.
 	retiredMax = 10_000
 
-	// epochsMax bounds the remembered epochs of verifications; beyond it the oldest are forgotten, and a stale owner's
-	// probes may be asked once more. Some 50 bytes each.
+	// epochsMax bounds the remembered epochs of verifications: some 50 bytes each. Beyond it the oldest are forgotten, and
+	// a stale owner's probes may be asked once more.
 	epochsMax = 200_000
 
 	rememberFor    = time.Minute      // for a finished chunk, against late copies of its offer
-	taskMemory     = 10 * time.Minute // for a task's epoch: longer than any owner runs without its lease
-	resendEvery    = 2 * time.Second  // results without an acknowledgement
-	resendFor      = time.Minute      // results never acknowledged; a living client offers again
+	taskMemory     = 10 * time.Minute // for a task's epoch; longer than any owner works without its lease
+	resendEvery    = 2 * time.Second  // unacknowledged results are sent again after this
+	resendFor      = time.Minute      // unacknowledged results are dropped after this; a living client offers again
 	shareWait      = 3 * time.Second  // the wait in a pulse while our share is zero
-	heartbeatEvery = time.Second      // a client that hears nothing for 5 s considers us dead
+	heartbeatEvery = time.Second      // a client that hears nothing for 5 s takes us for dead
 	flushEvery     = 200 * time.Millisecond
 
-	// behindFor is how long a client's reported backlog is trusted without a new offer.
+	// behindFor is how long we believe a client's reported backlog without a new offer.
 	behindFor = 10 * time.Second
 )
 
@@ -47,21 +46,21 @@ type Client struct {
 	ID      string // its actor's id there; a handle would keep an ended actor in memory
 }
 
-// task is the scheduler's state of one task. Without open chunks only its finished ones are remembered, and after
-// rememberFor only the epoch of its verification.
+// task is the scheduler's state of one task. When it has no open chunks, only the finished ones are remembered; after
+// rememberFor only the epoch of its verification is.
 type task struct {
 	key      wire.TaskKey
 	epoch    int64
 	client   Client
-	space    uuid.UUID // workspace, as the newest offer names it
-	tenant   string    // space, as the law of pace compares it
+	space    uuid.UUID // the workspace, as the newest offer names it
+	tenant   string    // the workspace in the form that Pace compares
 	chunks   []*chunk
-	queue    *hostQueue        // of the newest of them
+	queue    *hostQueue        // queue of the newest chunk
 	done     []doneChunk       // oldest first
-	beatAt   time.Time         // when it last got a pulse, or results again
-	owed     time.Time         // since when results wait for a message of the client; zero: none
-	known    map[uint32]answer // final answers that an earlier owner didn't acknowledge, by ordinal
-	notified bool              // of our end, by Moved
+	beatAt   time.Time         // when the client last got a pulse, or results again
+	owed     time.Time         // since when results wait for a message of the client; zero: none do
+	known    map[uint32]answer // by ordinal: final answers that an earlier owner didn't acknowledge
+	notified bool              // the client has got Moved
 	until    time.Time         // when it may be forgotten
 	retired  bool              // in tasks.retired
 	owing    bool              // in tasks.owing
@@ -71,8 +70,8 @@ type task struct {
 // behind is a task's backlog at its client, by its newest offer.
 type behind struct {
 	n     int
-	since time.Time // when the oldest began to wait
-	at    time.Time // when that was reported
+	since time.Time // when the oldest address began to wait
+	at    time.Time // when the backlog was reported
 }
 
 type doneChunk struct {
@@ -80,14 +79,13 @@ type doneChunk struct {
 	until  time.Time
 }
 
-// belongTo notes the workspace of a task; none: the zero workspace.
+// belongTo notes the workspace of a task. No workspace is the zero workspace.
 func (t *task) belongTo(workspace []byte) {
 	if id, _ := uuid.FromBytes(workspace); id != t.space || t.tenant == "" {
 		t.space, t.tenant = id, string(id[:])
 	}
 }
 
-// findChunk returns an open chunk, or nil.
 func (t *task) findChunk(number uint64) *chunk {
 	for _, c := range t.chunks {
 		if c.number == number {
@@ -97,7 +95,7 @@ func (t *task) findChunk(number uint64) *chunk {
 	return nil
 }
 
-// knows reports whether a chunk is here or was finished lately.
+// knows reports whether a chunk is here, or was finished lately.
 func (t *task) knows(now time.Time, number uint64) bool {
 	for len(t.done) > 0 && now.After(t.done[0].until) {
 		t.done = t.done[1:]
@@ -117,7 +115,7 @@ func (t *task) open() int {
 	return unanswered + retries
 }
 
-// count returns how many chunks have unanswered probes, and how many there are, of due retries or of others.
+// count returns how many chunks have unanswered probes, and how many chunks there are: of due retries, or of others.
 func (t *task) count(retries bool) (open, all int) {
 	for _, c := range t.chunks {
 		if c.retries != retries {
@@ -130,16 +128,15 @@ func (t *task) count(retries bool) (open, all int) {
 	return open, all
 }
 
-// tasks are the tasks of a scheduler.
 type tasks struct {
 	all     map[wire.TaskKey]*task
-	busy    map[*task]struct{}    // with chunks
+	busy    map[*task]struct{}    // those with chunks
 	retired fairqueue.FIFO[*task] // those without chunks, and some that have new ones
 	owing   fairqueue.FIFO[*task] // those with unacknowledged answers, and some that have new chunks
-	epochs  epochs                // of forgotten tasks
-	stale   bool                  // dropped probes are still in queues
-	waiters map[*task]struct{}    // with something behind
-	behind  int                   // of all waiters
+	epochs  epochs                // epochs of forgotten tasks
+	stale   bool                  // queues still hold dropped probes
+	waiters map[*task]struct{}    // tasks with a backlog at their client
+	behind  int                   // backlog of all waiters
 	fair    *fairqueue.Queue[*Probe]
 }
 
@@ -147,7 +144,7 @@ func newTasks(fair *fairqueue.Queue[*Probe]) tasks {
 	return tasks{all: map[wire.TaskKey]*task{}, busy: map[*task]struct{}{}, waiters: map[*task]struct{}{}, fair: fair}
 }
 
-// hasRoom reports whether n more probes of a task, due retries or others, may be queued; a small task always has room.
+// hasRoom reports whether n more probes of a task, due retries or others, may be queued. A small task always has room.
 func (t *tasks) hasRoom(k *task, n int, retries bool) bool {
 	most := queueMax
 	if retries {
@@ -158,7 +155,7 @@ func (t *tasks) hasRoom(k *task, n int, retries bool) bool {
 		n <= t.fair.Room(t.fair.Flow(k.space, k.key.Verification), most)
 }
 
-// countCredit returns how many more chunks of a task are welcome now, besides due retries.
+// countCredit returns how many more chunks of a task are welcome now. Due retries don't count.
 func (t *tasks) countCredit(k *task) uint32 {
 	if !t.hasRoom(k, wire.AddressesMax, false) {
 		return 0
@@ -193,8 +190,8 @@ func (t *tasks) moveTo(k *task, l *hostQueue) {
 	l.behind += k.behind.n
 }
 
-// claimTask returns the task of an offer and drops the chunks of an older owner. The same epoch with another client is
-// a restarted domain actor, which numbers its chunks from the start. Nil: the offer is an older owner's.
+// claimTask returns the task of an offer, and drops the chunks of an older owner. The same epoch with another client is
+// a restarted domain actor, which numbers its chunks from the start. Nil: the offer is from an older owner.
 func (t *tasks) claimTask(key wire.TaskKey, epoch int64, from Client) *task {
 	k := t.all[key]
 	switch {
@@ -262,7 +259,7 @@ func (t *tasks) sweep(now time.Time) {
 	for t.retired.Len() > 0 {
 		k := t.retired.Peek()
 		if len(k.chunks) == 0 && now.Before(k.until) && t.retired.Len()+t.owing.Len() <= retiredMax {
-			break // the ones after it came later
+			break // later ones have not expired either
 		}
 		t.retired.Pop()
 		k.retired = false
@@ -300,15 +297,15 @@ func (t *tasks) wakeToSweep(e *env, at time.Time) {
 	e.wakeAt(at)
 }
 
-// keepEpoch forgets a task except its epoch.
+// keepEpoch forgets a task except for its epoch.
 func (t *tasks) keepEpoch(now time.Time, k *task) {
 	t.noteBacklog(k, behind{})
 	delete(t.all, k.key)
 	t.epochs.remember(now, k.key.Verification, k.epoch)
 }
 
-// epochs are the newest epochs of verifications whose tasks are forgotten. Two maps alternate, so that each epoch is
-// kept for taskMemory to twice that, without a time of its own.
+// epochs are the newest epochs of verifications whose tasks are forgotten. Two maps alternate. So an epoch is kept for
+// one to two times taskMemory, and needs no time of its own.
 type epochs struct {
 	young, old map[uuid.UUID]int64
 	turned     time.Time
@@ -333,7 +330,7 @@ func (e *epochs) remember(now time.Time, verification uuid.UUID, epoch int64) {
 	e.young[verification] = max(e.young[verification], epoch)
 }
 
-// dropOld forgets the older map when it is due.
+// dropOld forgets the older map when it is time.
 func (e *epochs) dropOld(now time.Time) {
 	if now.Sub(e.turned) >= taskMemory {
 		e.old, e.young, e.turned = e.young, nil, now

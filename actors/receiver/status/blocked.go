@@ -12,12 +12,12 @@ const Causes = len(inspect.Causes)
 
 // Blocked is what keeps us from asking a receiver more.
 type Blocked struct {
-	Cause wire.Cause // FREE: nothing does
-	Until time.Time  // until when; zero: unknown
-	Why   string     // Cause in a sentence, with the numbers; "" where it isn't read
+	Cause wire.Cause // FREE: nothing keeps us
+	Until time.Time  // zero: not known
+	Why   string     // Cause as a sentence, with the numbers; "" where nobody reads it
 }
 
-// Word returns the cause in the word shown to people.
+// Word returns the cause as a word for people.
 func (b Blocked) Word() string {
 	if b.Cause < 0 || int(b.Cause) >= Causes {
 		return ""

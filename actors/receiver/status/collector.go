@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// collectedMax bounds the receivers with their own series (see labels). The others are summed as collectedRest,
+	// collectedMax bounds the receivers that have their own series (see labels). All others are summed as collectedRest,
 	// which is no host name.
 	collectedMax  = 50
 	collectedRest = "(rest)"
@@ -22,13 +22,13 @@ const (
 	collectWithin = time.Second
 )
 
-// collector computes the gauges of single receivers at a scrape.
+// collector computes the gauges of single receivers when they are scraped.
 type collector struct {
 	collect func(ctx context.Context) ([]inspect.Receiver, bool)
 	labels  *labels
 }
 
-// NewCollector makes the collector of the receivers that collect returns; false: there is no node yet. collect must end
+// NewCollector makes the collector of the receivers that collect returns. False: there is no node yet. collect must end
 // with its context.
 func NewCollector(collect func(ctx context.Context) (all []inspect.Receiver, ok bool)) prometheus.Collector {
 	return collector{collect, &labels{}}
@@ -37,8 +37,8 @@ func NewCollector(collect func(ctx context.Context) (all []inspect.Receiver, ok 
 var ofReceiver = [...]struct {
 	desc *prometheus.Desc
 	of   func(r *inspect.Receiver) float64
-	mean bool // averaged over the rest, not summed
-	most bool // of the rest
+	mean bool // averaged over all other receivers, not summed
+	most bool // the highest of all other receivers
 }{
 	{desc: describe("sessions", "SMTP sessions open or opening."),
 		of: func(r *inspect.Receiver) float64 { return float64(r.Sessions) }},
@@ -104,21 +104,21 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 }
 
 const (
-	// labelsNew bounds the receivers that get a new label in any hour: each makes some ten series that Prometheus keeps
-	// for weeks.
+	// labelsNew bounds the receivers that get a new label in any hour. Each label makes some ten series, which Prometheus
+	// keeps for weeks.
 	labelsNew = 99
 	labelsPer = time.Hour
 )
 
-// labels says which receivers have series of their own. Safe for concurrent use.
+// labels decides which receivers have their own series. Safe for concurrent use.
 type labels struct {
 	mu   sync.Mutex
-	last map[string]time.Time // guarded by mu; when a key had a label last
-	came []time.Time          // guarded by mu; when keys without a label got one, within labelsPer
+	last map[string]time.Time // guarded by mu; when a key last had a label
+	came []time.Time          // guarded by mu; when keys got a new label, within labelsPer
 }
 
-// busiest splits receivers into those with a label, most queued first, and the others. If a key lives here twice during
-// a move, the busier one counts.
+// busiest splits receivers into those with a label, most queued first, and all others. A key may live here twice during
+// a move; then the busier one counts.
 func (l *labels) busiest(now time.Time, all []inspect.Receiver) (top, rest []inspect.Receiver) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,7 +143,7 @@ func (l *labels) expire(now time.Time) {
 	l.came = slices.DeleteFunc(l.came, old)
 }
 
-// give gives a key a label, if it had one within the hour or labelsNew permits.
+// give gives a key a label if it had one within the hour, or if labelsNew permits.
 func (l *labels) give(now time.Time, key string) bool {
 	if _, known := l.last[key]; !known {
 		if len(l.came) >= labelsNew {

@@ -15,17 +15,17 @@ const (
 	// historyMinutes is how far back a history reaches.
 	historyMinutes = 6 * 60
 
-	// historiesMax bounds the receivers with a history on a node. Those without an actor are dropped first, the least
-	// recently used before the others. A history of six hours without a gap takes 17 KB: 17 MB for all.
+	// historiesMax bounds the receivers with a history on a node. Histories without an actor are dropped first, the least
+	// recently used before others. A history of six hours without a gap takes 17 KB; all of them take 17 MB.
 	historiesMax = 1_000
 )
 
-// Histories are a node's records of the last hours, whether or not the receivers' actors still live. Safe for
-// concurrent use; the zero value is ready.
+// Histories are a node's records of the last hours, even of receivers whose actors have ended. Safe for concurrent use;
+// the zero value is ready.
 type Histories struct {
 	mu      sync.Mutex
 	of      map[string]*History // guarded by mu; by receiver key
-	dropped int                 // guarded by mu; receivers that found no room
+	dropped int                 // guarded by mu; receivers without room
 }
 
 // History is the record of one receiver. Safe for concurrent use.
@@ -33,12 +33,12 @@ type History struct {
 	all     *Histories
 	key     string
 	writers int       // guarded by all.mu; actors that write to it
-	used    time.Time // guarded by all.mu; when one began or ended with it
+	used    time.Time // guarded by all.mu; when an actor last began or ended to use it
 
 	mu      sync.Mutex
-	domain  string                // guarded by mu; one of its mail domains
+	domain  string                // guarded by mu; one of the receiver's mail domains
 	minutes []minuteRow           // guarded by mu; oldest first, with gaps where nothing happened
-	held    [Causes]time.Duration // guarded by mu; how long each cause was there in the newest minute
+	held    [Causes]time.Duration // guarded by mu; how long each cause held in the newest minute
 }
 
 // minuteRow is an inspect.Minute in 44 bytes.
@@ -88,7 +88,7 @@ func (r *Histories) evict() bool {
 	return true
 }
 
-// Close says that an actor is done with its history.
+// Close notes that an actor no longer uses its history.
 func (r *History) Close(now time.Time) {
 	r.all.mu.Lock()
 	defer r.all.mu.Unlock()
@@ -96,7 +96,7 @@ func (r *History) Close(now time.Time) {
 	r.used = now
 }
 
-// Asked counts RCPTs that were sent. Domain is that of one of them, if it is known.
+// Asked counts RCPTs that were sent. domain is that of one of them, if known.
 func (r *History) Asked(now time.Time, n int32, domain string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,8 +133,8 @@ type Moment struct {
 	Cause            wire.Cause
 }
 
-// Observe adds a moment to its minute. before is the cause that held since the moment before; since is zero if there
-// was none.
+// Observe adds a moment to its minute. before is the cause that held since the last moment; since is zero if there was
+// none.
 func (r *History) Observe(now time.Time, is Moment, before wire.Cause, since time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,10 +160,10 @@ func (r *History) Observe(now time.Time, is Moment, before wire.Cause, since tim
 	m.cause = uint8(longest)
 }
 
-// minute returns the row of now and drops rows that are too old. Under mu.
+// minute returns the row of now, and drops rows that are too old. Under mu.
 func (r *History) minute(now time.Time) *minuteRow {
 	at := int32(now.Unix() / 60)
-	if n := len(r.minutes); n > 0 && r.minutes[n-1].at >= at { // the clock may be set back
+	if n := len(r.minutes); n > 0 && r.minutes[n-1].at >= at { // the clock may have been set back
 		return &r.minutes[n-1]
 	}
 	clear(r.held[:])
@@ -184,7 +184,6 @@ func (r *History) Last(now time.Time, minutes int32) []inspect.Minute {
 	return r.last(now, minutes)
 }
 
-// last is Last under mu.
 func (r *History) last(now time.Time, minutes int32) []inspect.Minute {
 	var out []inspect.Minute
 	for i := range r.minutes {
@@ -202,8 +201,8 @@ func (m *minuteRow) shown() inspect.Minute {
 		AllowedLast: float64(m.last), Cause: inspect.Causes[m.cause]}
 }
 
-// Record returns the histories of receivers whose keys come after a key, in order, up to about most bytes of JSON, and
-// whether that is all.
+// Record returns the histories of receivers in the order of their keys, beginning after a key. Record stops at about
+// most bytes of JSON, and reports whether these are all.
 func (r *Histories) Record(now time.Time, after string, most int) (out inspect.Record, whole bool) {
 	r.mu.Lock()
 	all := maps.Clone(r.of)

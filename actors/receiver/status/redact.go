@@ -7,7 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// plainWords are common words of replies. A local part that is one of them gives nothing away, and rules look for them.
+// plainWords are common words of replies. If a local part is one of them, showing it gives nothing away, and rules look
+// for these words.
 var plainWords = strings.Fields(`a an and as at be by do for from go if in is it me my no not of off ok on or
 	our so the this to up us was we with you your
 	abuse access account address admin again allowed auth bad blocked block busy check client closed closing
@@ -17,8 +18,8 @@ var plainWords = strings.Fields(`a an and as at be by do for from go if in is it
 	rejected relay reply retry root sender server service session smtp source spam support system temporary test
 	tls too transaction try unavailable unknown user users verify virtual webmaster`)
 
-// Redact removes the asked local part, as a word and in the forms that receivers make of it, from a cleaned text.
-// Cleaning (smtp/evidence) leaves a local part that is a single word, because rules read words; people and records
+// Redact removes the asked local part from a cleaned text, as a word and in the forms that receivers make of it.
+// Cleaning (smtp/evidence) leaves a local part that is a single word, because rules read words. People and records
 // don't need it.
 func Redact(text, local string) string {
 	if local == "" || text == "" {
@@ -41,7 +42,7 @@ func Redact(text, local string) string {
 	return text
 }
 
-// mayHold quickly reports whether a text may hold a form of a local part, by its first plain bytes.
+// mayHold quickly reports whether a text may contain a form of a local part. mayHold looks for the first plain bytes.
 func mayHold(text, local string, plain int) bool {
 	next := strings.TrimLeft(local[plain:], "._-")
 	for from := 0; ; {
@@ -78,7 +79,7 @@ func without(text, word string) string {
 }
 
 var (
-	// folds are the ASCII spellings of other letters, as one letter and as several.
+	// folds are the ASCII spellings of other letters: as one letter, and as several.
 	folds = [...]*strings.Replacer{
 		strings.NewReplacer("ä", "a", "ö", "o", "ü", "u", "ß", "s", "å", "a", "æ", "a", "ø", "o", "é", "e", "è", "e",
 			"ê", "e", "ë", "e", "á", "a", "à", "a", "â", "a", "ã", "a", "í", "i", "î", "i", "ó", "o", "ô", "o",
@@ -86,12 +87,12 @@ var (
 		strings.NewReplacer("ä", "ae", "ö", "oe", "ü", "ue", "ß", "ss", "å", "aa", "æ", "ae", "ø", "oe"),
 	}
 
-	// separators are characters that some receivers leave out of local parts or turn into spaces.
+	// separators are characters that some receivers leave out of local parts, or replace with spaces.
 	separators = [...]*strings.Replacer{strings.NewReplacer(".", "", "_", "", "-", ""),
 		strings.NewReplacer(".", " ", "_", " ", "-", " ")}
 )
 
-// hasFolded reports whether a local part may be written with other letters.
+// hasFolded reports whether a local part may be spelled with other letters.
 func hasFolded(local string) bool {
 	return strings.IndexFunc(local, func(r rune) bool { return r >= utf8.RuneSelf }) >= 0
 }
@@ -129,8 +130,8 @@ func formsOf(local string) []string {
 	return forms
 }
 
-// encoded escapes each byte of a local part that is no letter, digit or in keeps: with a mark and its number, or with a
-// backslash alone.
+// encoded escapes each byte of a local part that is neither a letter or digit nor in keeps: with a mark and its number,
+// or with a backslash alone.
 func encoded(local, mark, keeps string) string {
 	var b strings.Builder
 	for i := range len(local) {
@@ -149,7 +150,7 @@ func encoded(local, mark, keeps string) string {
 	return b.String()
 }
 
-// wordAt returns the index of a word in a text, from an index on; below 0: it isn't there.
+// wordAt returns the index of a word in a text, searched from an index on; below 0: the word isn't there.
 func wordAt(text, word string, from int) int {
 	for from+len(word) <= len(text) {
 		at := strings.Index(text[from:], word)
@@ -172,7 +173,7 @@ func partOfWord(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '
 // shownMax bounds a text for people.
 const shownMax = 200
 
-// Clip cuts a text for people to at most shownMax bytes, without splitting a character.
+// Clip cuts a text for people to at most shownMax bytes. Clip doesn't split a character.
 func Clip(text string) string {
 	if len(text) <= shownMax {
 		return text

@@ -12,7 +12,7 @@ type Tally struct {
 // Tallies is a ring of the newest spans. The zero value is ready.
 type Tallies [Spans + 1]Tally
 
-// Of returns the tally of a span, a new one in place of the oldest if there is none. A span older than the ring isn't
+// Of returns the tally of a span. If there is none, a new one replaces the oldest. A span older than the ring isn't
 // counted.
 func (r *Tallies) Of(at int64) *Tally {
 	t := &r[at%int64(len(r))]
@@ -25,7 +25,7 @@ func (r *Tallies) Of(at int64) *Tally {
 	return t
 }
 
-// Sum adds up the ten spans that end with span last.
+// Sum adds up the ten spans up to span last.
 func (r *Tallies) Sum(last int64) (all Tally) {
 	for _, t := range r {
 		if t.at > last-Spans && t.at <= last {

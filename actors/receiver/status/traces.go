@@ -14,11 +14,11 @@ const (
 	// tracesMax bounds the receivers that are traced at once on a node.
 	tracesMax = 4
 
-	// traceLines bounds the lines kept for each, some 300 KB: a reader that asks each second misses none below 1,000
-	// lines a second.
+	// traceLines bounds the kept lines of each receiver: some 300 KB. A reader that asks each second misses none below
+	// 1,000 lines a second.
 	traceLines = 1_000
 
-	// traceFor is how long a receiver is traced after its lines were last read.
+	// traceFor is how long a receiver is traced after somebody last read its lines.
 	traceFor = 10 * time.Second
 )
 
@@ -28,22 +28,22 @@ var ErrTraces = fmt.Errorf("receiver: %d receivers are traced already: end one o
 
 // Traces are the watched receivers of a node. Safe for concurrent use; the zero value is ready.
 type Traces struct {
-	on atomic.Int32 // number of traces; sessions check only this while it is 0
+	on atomic.Int32 // number of traces; while it is 0, sessions check only this
 
 	mu     sync.Mutex
-	of     map[string]*trace // guarded by mu; by key, as it was asked for
-	number uint64            // guarded by mu; of the newest line
+	of     map[string]*trace // guarded by mu; by the key that was asked for
+	number uint64            // guarded by mu; number of the newest line
 }
 
-// trace holds the session lines of one receiver, or of those that a rule's name stands for.
+// trace holds the session lines of the receivers that a key, or a rule's name, stands for.
 type trace struct {
 	stands func(key string) bool
 	until  time.Time           // guarded by Traces.mu
 	lines  []inspect.TraceLine // guarded by Traces.mu; oldest first
 }
 
-// Read returns the newest lines of the receivers that a key stands for, from one source or all ("*"), whose numbers are
-// above after. The first call begins the trace, and it ends ten seconds after the last. Errors: ErrTraces.
+// Read returns the newest lines of the receivers that a key stands for: from one source or all ("*"), with numbers
+// above after. The first call begins the trace. The trace ends ten seconds after the last call. Errors: ErrTraces.
 func (t *Traces) Read(
 	now time.Time, key string, stands func(key string) bool, source string, after uint64,
 ) ([]inspect.TraceLine, error) {
@@ -86,7 +86,7 @@ func (t *Traces) Add(now time.Time, key string, line inspect.TraceLine) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.expire(now)
-	if t.number == 0 { // so that numbers still grow after a restart of the process
+	if t.number == 0 { // so that numbers grow even after a restart of the process
 		t.number = uint64(max(0, now.UnixMicro()))
 	}
 	t.number++
