@@ -83,33 +83,27 @@ const (
 func Replay(records []Record, now, candidate *throttle.Table) Replayed {
 	out := Replayed{Receivers: []ReceiverReplay{}}
 	from, to := int64(math.MaxInt64), int64(0)
-	queues := map[string]*fluidQueue{}
+	minutes := map[string][]Minute{}
 	for _, record := range records {
 		for _, r := range record.Receivers {
-			q := queues[r.Key]
-			if q == nil {
-				q = &fluidQueue{key: r.Key, minutes: map[int64]*Minute{}}
-				queues[r.Key] = q
-			}
-			q.addRecord(r)
+			minutes[r.Key] = append(minutes[r.Key], r.Minutes...)
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(queues)) {
-		q := queues[key]
-		q.orderMinutes()
-		if len(q.list) > 0 {
-			from = min(from, q.list[0].At.Unix())
-			to = max(to, q.list[len(q.list)-1].At.Unix()) // the newest minute may have just begun
+	for _, key := range slices.Sorted(maps.Keys(minutes)) {
+		q := newFluidQueue(minutes[key])
+		if n := len(q.list); n > 0 {
+			from, to = min(from, q.list[0].At.Unix()), max(to, q.list[n-1].At.Unix()) // the newest may have just begun
 		}
-		out.Asked += q.asked
-		if one, differs := q.compare(now, candidate); differs {
-			out.Receivers = append(out.Receivers, one)
-		} else {
+		out.Asked += q.sum.Asked
+		if one, never := q.compare(now.For(key), candidate.For(key)); one.Changes == nil {
 			out.Same++
-		}
-		if q.never {
-			out.Warnings = append(out.Warnings, fmt.Sprintf(
-				"%s: the last of the recorded addresses would not have been asked within %d days", key, replayDays))
+		} else {
+			one.Key = key
+			out.Receivers = append(out.Receivers, one)
+			if never {
+				out.Warnings = append(out.Warnings, fmt.Sprintf(
+					"%s: the last of the recorded addresses would not have been asked within %d days", key, replayDays))
+			}
 		}
 		out.Warnings = append(out.Warnings, newReceivers(key, now, candidate)...)
 	}
@@ -126,125 +120,94 @@ func Replay(records []Record, now, candidate *throttle.Table) Replayed {
 
 // fluidQueue is the recorded demand of one receiver, all nodes together.
 type fluidQueue struct {
-	key     string
-	minutes map[int64]*Minute // by their beginning
-	list    []Minute          // in order, gaps filled
-
-	asked, accepted, refused int
-	fastest                  float64 // RCPTs that one session asked in a minute, in the best one
-	perSession               float64 // RCPTs that a session asked
-	hidden                   []bool  // of list: more waited than was recorded
-	never                    bool    // under the candidate the last one is not asked within replayDays
+	list    []Minute // in order, gaps filled
+	sum     Minute   // of all
+	tried   int      // asked in a minute, at most
+	fastest float64  // RCPTs that one session asked in a minute, in the best one
+	hidden  []bool   // of list: more waited than was recorded
 }
 
-func (q *fluidQueue) addRecord(r ReceiverRecord) {
-	for _, m := range r.Minutes {
-		at := m.At.Unix() / 60 * 60
-		all := q.minutes[at]
-		if all == nil {
-			m.At = time.Unix(at, 0).UTC()
-			q.minutes[at] = &m
-			continue
+// newFluidQueue puts the minutes of all nodes in a row.
+func newFluidQueue(minutes []Minute) *fluidQueue {
+	q := &fluidQueue{}
+	slices.SortStableFunc(minutes, func(a, b Minute) int { return a.At.Compare(b.At) })
+	for _, m := range minutes {
+		m.At = m.At.Truncate(time.Minute)
+		n := len(q.list)
+		for ; n > 0 && q.list[n-1].At.Add(time.Minute).Before(m.At); n++ { // nothing waited and nothing was asked
+			q.list = append(q.list, Minute{At: q.list[n-1].At.Add(time.Minute), Cause: Causes[0]})
 		}
-		if m.Asked > all.Asked {
-			all.Cause = m.Cause
+		if n > 0 && q.list[n-1].At.Equal(m.At) {
+			q.list[n-1].addCounts(m)
+		} else {
+			q.list = append(q.list, m)
 		}
-		all.Asked += m.Asked
-		all.Accepted += m.Accepted
-		all.Refused += m.Refused
-		all.Deferred += m.Deferred
-		all.Opened += m.Opened
-		all.Sessions += m.Sessions
-		all.Queued += m.Queued
-		all.Allowed += m.Allowed
 	}
-}
-
-// orderMinutes puts the minutes in a row and sums them up.
-func (q *fluidQueue) orderMinutes() {
-	if len(q.minutes) == 0 {
-		return
-	}
-	first, last := int64(math.MaxInt64), int64(0)
-	for at := range q.minutes {
-		first, last = min(first, at), max(last, at)
-	}
-	opened := 0
-	for at := first; at <= last; at += 60 {
-		m := q.minutes[at]
-		if m == nil { // nothing waited and nothing was asked
-			m = &Minute{At: time.Unix(at, 0).UTC(), Cause: Causes[0]}
-		}
-		q.list = append(q.list, *m)
-		q.asked += m.Asked
-		q.accepted += m.Accepted
-		q.refused += m.Refused
-		opened += m.Opened
+	q.hidden = make([]bool, len(q.list))
+	var next *Minute // in which something was asked
+	for i := len(q.list) - 1; i >= 0; i-- {
+		m := &q.list[i]
+		q.sum.addCounts(*m)
+		q.tried = max(q.tried, m.Asked)
 		if m.Sessions > 0 {
 			q.fastest = max(q.fastest, float64(m.Asked)/float64(m.Sessions))
 		}
-	}
-	q.perSession = float64(q.asked) / float64(max(1, opened))
-	q.findHidden()
-}
-
-// findHidden finds the minutes in which more waited than was recorded: something held the
-// receiver back, and more was asked in the next one, still held back, than had waited.
-func (q *fluidQueue) findHidden() {
-	q.hidden = make([]bool, len(q.list))
-	held := func(m *Minute) bool { return m.Cause != Causes[0] && m.Queued > 0 }
-	var next *Minute
-	for i := len(q.list) - 1; i >= 0; i-- {
-		m := &q.list[i]
-		q.hidden[i] = next != nil && held(m) && held(next) && max(m.Queued, next.Queued) < next.Asked
+		// More waited than was recorded where something held the receiver back, and more was asked in the next minute,
+		// still held back, than had waited.
+		q.hidden[i] = next != nil && m.heldBack() && next.heldBack() && max(m.Queued, next.Queued) < next.Asked
 		if m.Asked > 0 {
 			next = m
 		}
 	}
+	return q
 }
 
-// compare runs the model with both tables; false: they have the same limits for the receiver.
-func (q *fluidQueue) compare(now, candidate *throttle.Table) (out ReceiverReplay, differs bool) {
-	before, after := now.For(q.key), candidate.For(q.key)
+// heldBack reports whether something kept the receiver from being asked more.
+func (m *Minute) heldBack() bool { return m.Cause != Causes[0] && m.Queued > 0 }
+
+// addCounts adds the counts of the same minute at another node. The busier one's cause stays.
+func (m *Minute) addCounts(other Minute) {
+	if other.Asked > m.Asked {
+		m.Cause = other.Cause
+	}
+	m.Asked += other.Asked
+	m.Accepted += other.Accepted
+	m.Refused += other.Refused
+	m.Deferred += other.Deferred
+	m.Opened += other.Opened
+	m.Sessions += other.Sessions
+	m.Queued += other.Queued
+	m.Allowed += other.Allowed
+}
+
+// compare runs the model with two limits; no Changes: they are the same for the receiver. never: under the second ones
+// the last address is not asked within replayDays.
+func (q *fluidQueue) compare(before, after throttle.Limits) (out ReceiverReplay, never bool) {
+	var more []string
 	for _, f := range throttle.Fields() {
 		if f.OfReceiver() && before.Text(f) != after.Text(f) {
 			out.Changes = append(out.Changes, FieldChange{Field: f.String(), Now: before.Text(f), Would: after.Text(f)})
 		}
-	}
-	if len(out.Changes) == 0 {
-		return out, false
-	}
-	was, would := q.runModel(before, before), q.runModel(before, after)
-	out.Key, out.Asked, out.Fired = q.key, q.asked, would.fired
-	out.Would = max(0, q.asked+int(math.Round(would.sum-was.sum)))
-	out.Delay = math.Round(would.last - was.last)
-	out.Unknown = q.sayUnknown(before, after, would.most)
-	out.AtLeast = would.starved && out.Unknown != ""
-	q.never = would.never
-	return out, true
-}
-
-// sayUnknown says why the effect of higher limits can't be predicted.
-func (q *fluidQueue) sayUnknown(before, after throttle.Limits, most float64) string {
-	var more []string
-	for _, f := range throttle.Fields() {
 		if f.OfReceiver() && after.More(before, f) {
 			more = append(more, f.String())
 		}
 	}
-	if len(more) == 0 {
-		return ""
+	if out.Changes == nil {
+		return out, false
 	}
-	tried := 0
-	for _, m := range q.list {
-		tried = max(tried, m.Asked)
+	was, would := q.runModel(before, before), q.runModel(before, after)
+	out.Asked, out.Fired = q.sum.Asked, would.fired
+	out.Would = max(0, out.Asked+int(math.Round(would.sum-was.sum)))
+	out.Delay = math.Round(would.last - was.last)
+	if more != nil {
+		out.Unknown = fmt.Sprintf("more is allowed than now (%s): the receiver's reaction is unknown",
+			strings.Join(more, ", "))
+		if would.most > float64(q.tried) {
+			out.Unknown += fmt.Sprintf("; at most %d were asked in a minute, and %d would have been", q.tried, int(would.most))
+		}
 	}
-	text := fmt.Sprintf("more is allowed than now (%s): the receiver's reaction is unknown",
-		strings.Join(more, ", "))
-	if most > float64(tried) {
-		text += fmt.Sprintf("; at most %d were asked in a minute, and %d would have been", tried, int(most))
-	}
-	return text
+	out.AtLeast = would.starved && more != nil
+	return out, would.never
 }
 
 // outcome is the result of one run of the model.
@@ -262,69 +225,82 @@ type outcome struct {
 // recorded, as far as anybody knows.
 func (q *fluidQueue) runModel(base, a throttle.Limits) outcome {
 	out := outcome{fired: map[string]int{}}
-	var hour window
-	backlog, queued, done := 0.0, 0, false
-	demand := float64(q.totalDemand())
-	minute := func(i int, m *Minute) {
+	n, demand := len(q.list), 0.0
+	var calm Minute // each one after the record
+	if q.sum.Asked > 0 {
+		last := q.list[n-1]
+		demand = float64(q.sum.Asked + last.Queued)
+		calm = Minute{Cause: last.Cause, Queued: last.Queued}
+		if last.wasUnavailable(base) {
+			calm.Cause = Causes[0]
+		}
+	}
+	backlog, queued, sum := 0.0, 0, 0.0
+	var accepted, refused []float64 // by minute
+	for i := 0; i < n || sum < demand-0.5 && i < n+replayDays*24*60; i++ {
+		m, within := &calm, i < n
+		if within {
+			m = &q.list[i]
+		}
 		backlog += max(0, float64(m.Asked+m.Queued-queued))
 		queued = m.Queued
-		most, field := q.capacityOf(base, a, m, &hour)
-		asked := min(backlog, most)
-		if backlog > most+0.5 && field != 0 && i < len(q.list) {
+		yes, no := q.fractions(m)
+		hour := max(0, i-59)
+		most, field := q.capacityOf(base, a, m, no, refusalsLeft(a, total(accepted[hour:]), total(refused[hour:])))
+		if within && field != 0 && backlog > most+0.5 {
 			out.fired[field.String()]++
 		}
-		out.starved = out.starved || i < len(q.list) && q.hidden[i] && backlog < most-0.5
+		out.starved = out.starved || within && q.hidden[i] && backlog < most-0.5
+		asked := min(backlog, most)
 		backlog -= asked
-		hour.add(asked*q.fractionOf(m, m.Accepted, q.accepted), asked*q.fractionOf(m, m.Refused, q.refused))
-		if before := out.sum; !done && before+asked >= demand-0.5 && demand > 0 {
-			done = true
-			out.last = 60 * (float64(i) + min(1, max(0, demand-before)/max(most, 1e-9)))
+		accepted, refused = append(accepted, asked*yes), append(refused, asked*no)
+		if sum < demand-0.5 && sum+asked >= demand-0.5 {
+			out.last = 60 * (float64(i) + min(1, max(0, demand-sum)/max(most, 1e-9)))
 		}
-		out.sum += asked
+		sum += asked
 		out.most = max(out.most, asked)
+		if within {
+			out.sum = sum
+		}
 	}
-	for i := range q.list {
-		minute(i, &q.list[i])
-	}
-	sum := out.sum // later entries are outside this time
-	calm := Minute{Cause: Causes[0], Queued: queued}
-	if n := len(q.list); n > 0 && !unavailable(&q.list[n-1], base) {
-		calm.Cause = q.list[n-1].Cause
-	}
-	for i := len(q.list); !done && demand > 0 && i < len(q.list)+replayDays*24*60; i++ {
-		minute(i, &calm)
-	}
-	if out.never = !done && demand > 0; out.never {
+	if out.never = sum < demand-0.5; out.never {
 		out.last = float64(replayDays * 24 * 3600)
 	}
-	out.sum = sum
 	return out
 }
 
-// totalDemand returns how many addresses there were to ask: those that were asked, and those that still
-// waited at the end of the record; 0 for a receiver that was asked nothing.
-func (q *fluidQueue) totalDemand() int {
-	if q.asked == 0 {
-		return 0
+func total(of []float64) (sum float64) {
+	for _, n := range of {
+		sum += n
 	}
-	return q.asked + q.list[len(q.list)-1].Queued
+	return sum
 }
 
-// fractionOf returns which fraction of a minute's answers were of a kind; for a minute without answers, that of all.
-func (q *fluidQueue) fractionOf(m *Minute, n, all int) float64 {
-	if answers := m.Accepted + m.Refused + m.Deferred; answers > 0 {
-		return float64(n) / float64(answers)
+// fractions returns which fractions of a minute's replies accept and refuse; for a minute without replies, of all.
+func (q *fluidQueue) fractions(m *Minute) (accepted, refused float64) {
+	replies := m.Accepted + m.Refused + m.Deferred
+	if replies == 0 {
+		m, replies = &q.sum, max(1, q.sum.Asked)
 	}
-	return float64(all) / float64(max(1, q.asked))
+	return float64(m.Accepted) / float64(replies), float64(m.Refused) / float64(replies)
 }
 
-// capacityOf returns how many may be asked in a minute, and the field that says so; no field: it
-// isn't the rules that hold back.
-func (q *fluidQueue) capacityOf(base, a throttle.Limits, m *Minute, hour *window) (float64, throttle.Field) {
+// refusalsLeft is how many refusals are left of an hour in which so many were accepted and refused.
+func refusalsLeft(a throttle.Limits, accepted, refused float64) float64 {
+	most := float64(a.RefusedPerHour)
+	if a.RefusedShare > 0 {
+		most = max(most, accepted*float64(a.RefusedShare)/float64(100-a.RefusedShare))
+	}
+	return max(0, most-refused)
+}
+
+// capacityOf returns how many may be asked in a minute of which a fraction is refused, and the field that says so; no
+// field: it isn't the rules that hold back. left is what the hour has left of refusals.
+func (q *fluidQueue) capacityOf(base, a throttle.Limits, m *Minute, refused, left float64) (float64, throttle.Field) {
 	if a.Pause != throttle.PauseNo && a.Pause != "" {
 		return 0, throttle.FieldPause
 	}
-	if unavailable(m, base) {
+	if m.wasUnavailable(base) {
 		return float64(m.Asked), 0
 	}
 	most, field := math.Inf(1), throttle.Field(0)
@@ -334,9 +310,14 @@ func (q *fluidQueue) capacityOf(base, a throttle.Limits, m *Minute, hour *window
 		}
 	}
 	perMinute := func(r throttle.Rate) float64 { return r.PerSecond() * 60 }
-	refused := q.fractionOf(m, m.Refused, q.refused)
-	perSession, of := q.perSessionUnder(base, a, refused)
-	if of == 0 || a.ConnectionRate != base.ConnectionRate {
+	before, _ := sessionMost(base, refused)
+	perSession, of := sessionMost(a, refused)
+	// So many were asked in a session, which ended for reasons of its own.
+	seen := float64(q.sum.Asked) / float64(max(1, q.sum.Opened))
+	if seen > 0 && (perSession >= before || perSession > seen) {
+		perSession, of = seen, throttle.FieldConnectionRate
+	}
+	if a.ConnectionRate != base.ConnectionRate {
 		of = throttle.FieldConnectionRate
 	}
 	least(perMinute(a.ConnectionRate)*perSession, of)
@@ -348,7 +329,7 @@ func (q *fluidQueue) capacityOf(base, a throttle.Limits, m *Minute, hour *window
 	}
 	least(perMinute(a.RcptRate), throttle.FieldRcptRate)
 	if refused > 0 {
-		field, left := throttle.FieldRefusedPerHour, hour.left(a)
+		field := throttle.FieldRefusedPerHour
 		if a.RefusedShare > 0 {
 			field = throttle.FieldRefusedShare
 		}
@@ -360,60 +341,20 @@ func (q *fluidQueue) capacityOf(base, a throttle.Limits, m *Minute, hour *window
 	return most, field
 }
 
-// perSessionUnder returns how many addresses a session asks under the rules a, and the field that makes
-// these fewer than under base, if one does.
-func (q *fluidQueue) perSessionUnder(base, a throttle.Limits, refused float64) (float64, throttle.Field) {
-	most := func(a throttle.Limits) (float64, throttle.Field) {
-		refusals := float64(a.RefusedPerSession) / max(refused, 1e-9)
-		if refusals < float64(a.RcptsPerConnection) {
-			return refusals, throttle.FieldRefusedPerSession
-		}
-		return float64(a.RcptsPerConnection), throttle.FieldRcptsPerConnection
+// sessionMost returns how many addresses a session may ask of which a fraction is refused, and the field that says so.
+func sessionMost(a throttle.Limits, refused float64) (float64, throttle.Field) {
+	if most := float64(a.RefusedPerSession) / max(refused, 1e-9); most < float64(a.RcptsPerConnection) {
+		return most, throttle.FieldRefusedPerSession
 	}
-	before, _ := most(base)
-	after, field := most(a)
-	if q.perSession > 0 && (after >= before || after > q.perSession) {
-		return q.perSession, 0 // they end for reasons of their own
-	}
-	return after, field
+	return float64(a.RcptsPerConnection), throttle.FieldRcptsPerConnection
 }
 
-// unavailable reports whether nothing could be asked in a minute, whatever the candidate says.
-func unavailable(m *Minute, base throttle.Limits) bool {
-	switch m.Cause {
-	case "penalty", "no healthy source", "no share", "unreached":
-		return true
-	case "paused":
+// wasUnavailable reports whether nothing could be asked in a minute, whatever the candidate says.
+func (m *Minute) wasUnavailable(base throttle.Limits) bool {
+	if m.Cause == "paused" {
 		return base.Pause == throttle.PauseNo || base.Pause == ""
 	}
-	return false
-}
-
-// window is what was accepted and refused in the last hour, by minute.
-type window struct {
-	accepted, refused [60]float64
-	next              int
-}
-
-func (w *window) add(accepted, refused float64) {
-	w.accepted[w.next], w.refused[w.next] = accepted, refused
-	w.next = (w.next + 1) % len(w.refused)
-}
-
-// left is how many refusals are left of an hour; the minute that is about to be replaced is an hour ago.
-func (w *window) left(a throttle.Limits) float64 {
-	accepted, refused := 0.0, 0.0
-	for i := range w.refused {
-		if i != w.next {
-			accepted += w.accepted[i]
-			refused += w.refused[i]
-		}
-	}
-	most := float64(a.RefusedPerHour)
-	if a.RefusedShare > 0 {
-		most = max(most, accepted*float64(a.RefusedShare)/float64(100-a.RefusedShare))
-	}
-	return max(0, most-refused)
+	return slices.Contains([]string{"penalty", "no healthy source", "no share", "unreached"}, m.Cause)
 }
 
 // newReceivers warns if a rule of the candidate would split the receiver: the record doesn't say which part of the mail
