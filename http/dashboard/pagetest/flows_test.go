@@ -3,7 +3,6 @@ package pagetest_test
 import (
 	"encoding/base32"
 	"encoding/csv"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,28 +23,19 @@ func TestDownloads(t *testing.T) {
 	p := theNode(t).workspace(t, "acme", 1000)
 	b := newTab(t, p.node).as(p.join(ledger.Viewer))
 	settled := results(10)
-	settled[0].Email = "+anna@acme.test"
 	v := p.verifying("contacts.csv", 20, settled...)
 	folder := b.saves()
 	b.goTo(p.of(v))
 	if rows := download(b, folder, func() { b.press("Download all") }); len(rows) != 11 {
 		t.Errorf("all results are %d rows, want a header and 10", len(rows))
 	}
-	rows := download(b, folder, func() { b.press("CSV of catch-all") })
-	effort.ErrorIf(t, len(rows) != 3 || rows[1][1] != "catch_all", "the results of one outcome are %v", rows)
-	rows = download(b, folder, func() {
-		b.do(chromedp.SendKeys(chromedp.ID("part-outcome"), "valid"))
-		b.press("Download these")
-	})
-	effort.ErrorIf(t, len(rows) != 5 || rows[1][0] != "'+anna@acme.test" || rows[1][1] != "valid",
-		"the results for a spreadsheet are %v", rows)
 	// Their own list has other columns, other rows and other spellings, and is in what spreadsheets save.
 	user, domain, _ := strings.Cut(settled[1].Email, "@")
 	own := filepath.Join(t.TempDir(), "Kunden.csv")
 	user += "@" + strings.ToUpper(domain)
 	b.must(os.WriteFile(own, []byte("Name;E-Mail;result\r\n\"M\xfcller; \"\"Ann\"\"\";"+user+
 		";x\r\n\r\nBen;nobody@else.test;\r\n"), 0o600))
-	rows = download(b, folder, func() { b.do(chromedp.SetUploadFiles(chromedp.ID("own"), []string{own})) })
+	rows := download(b, folder, func() { b.do(chromedp.SetUploadFiles(chromedp.ID("own"), []string{own})) })
 	b.shows("1 of 2 rows has a result.")
 	want := "\ufeffName;E-Mail;result;rollcall_result;message;role;free;disposable;suggest;operator;checked_at|" +
 		`Müller; "Ann";` + user + ";x;" + settled[1].Outcome.String() + ";"
@@ -122,26 +112,22 @@ func TestASessionThatEndsWhileAPageIsOpen(t *testing.T) {
 	effort.Is(t, b.at(), at, "signing in led to")
 }
 
-func TestALedgerThatIsAwayAndComesBack(t *testing.T) {
+// TestAServerThatIsAwayAndComesBack: what pages say while the ledger is away, the tests of the pages ask.
+func TestAServerThatIsAwayAndComesBack(t *testing.T) {
 	t.Parallel()
 	n := ownNode(t)
 	p := n.workspace(t, "acme", 1000)
 	b := newTab(t, n).as(p.join(ledger.Member))
+	b.bear("net::ERR_", "htmx:error", "Failed to fetch")
 	b.goTo(p.of(p.verifying("contacts.csv", 100, results(10)...)))
-	n.book.away.Store(true)
-	b.bear("status of 503")
+	n.front.Cut(true)
 	b.shows(" UTC, trying again.")
 	b.shows("10 of 100 checked")
-	other := newTab(t, n).as(p.join(ledger.Viewer))
-	other.bear("status of 503")
-	other.goTo(p.path)
-	other.shows("The ledger isn't answering.")
 	b.shows("The server isn't answering. This is as of ")
 	p.settle(10, 20)
-	n.book.away.Store(false)
+	n.front.Cut(false)
 	b.shows("20 of 100 checked")
 	b.until("document.getElementById('poll').hidden")
-	other.shows("contacts.csv") // by itself
 }
 
 // settle settles more results of the verification that was made last.
@@ -161,38 +147,32 @@ func TestColours(t *testing.T) {
 	b.prefers("light")
 	b.goTo("/you")
 	light := paper()
-	b.prefers("dark")
-	dark := paper()
-	effort.FatalIf(t, light == dark, "the page is %s in light and in dark", light)
-	for _, c := range []struct{ kept, want string }{{"light", light}, {"dark", dark}} {
-		b.prefers(map[string]string{"light": "dark", "dark": "light"}[c.kept])
-		b.do(chromedp.SendKeys(chromedp.ID("colours"), c.kept))
-		b.press("Save")
-		b.until("document.documentElement.dataset.colours === " + quote(c.kept))
-		effort.Is(t, paper(), c.want, fmt.Sprintf("%s is kept, and the page is", c.kept))
-	}
+	b.do(chromedp.SendKeys(chromedp.ID("colours"), "dark"))
+	b.press("Save")
+	b.until("document.documentElement.dataset.colours === 'dark'")
+	effort.Not(t, paper(), light, "dark is kept, and the page is")
 }
 
-// TestCodesAreShownCopiedAndSaved: what signing in asks for, the tests of the pages ask.
-func TestCodesAreShownCopiedAndSaved(t *testing.T) {
+// TestSecretsAreShownCopiedAndSaved: what keys and codes are good for, the tests of the pages ask.
+func TestSecretsAreShownCopiedAndSaved(t *testing.T) {
 	t.Parallel()
 	n := theNode(t)
 	p := n.workspace(t, "acme", 1000)
 	who := p.join(ledger.Owner)
 	b := newTab(t, n).as(who)
-	b.bear("status of 422")
+	b.goTo(p.path + "/keys")
+	b.fill("label", "billing <b>")
+	b.press("Create a key")
+	b.shows("Copy it now: it's shown only once, and we don't keep it.")
+	effort.Is(t, eval[string](b, "document.activeElement.id"), "made", "has the focus")
+	b.copies("Copy", eval[string](b, "document.querySelector('#made .copied').innerText.trim()"))
+	b.clean("a new key")
 	b.goTo(p.path)
 	b.press("Turn on two-step sign-in")
 	b.shows("Link for apps")
 	text := eval[string](b, "document.querySelector('.copied code').innerText")
 	secret, err := base32.StdEncoding.DecodeString(strings.ReplaceAll(text, " ", ""))
 	effort.OK(t, err, "the secret on the page", text)
-	b.fill("password", password)
-	b.fill("code", "000000")
-	b.press("Turn it on")
-	b.until("document.activeElement.id === 'problem'")
-	effort.Is(t, eval[string](b, "document.querySelector('.copied code').innerText"), text,
-		"after a wrong code the page has another secret than the app")
 	b.fill("password", password)
 	b.fill("code", signin.TOTPCode(secret, signin.TOTPStep(time.Now())))
 	b.press("Turn it on")
@@ -206,9 +186,6 @@ func TestCodesAreShownCopiedAndSaved(t *testing.T) {
 	effort.Is(t, name, "rollcall-recovery-codes.txt")
 	effort.Is(t, text, strings.Join(recovery, "\n")+"\n")
 	b.press("I've saved them") // the browser asks for one of them
-	b.fill("code", "AAAA-BBBB-CCCC-DDDD")
-	b.press("I've saved them")
-	b.shows("That isn't one of your recovery codes.")
 	b.fill("code", strings.ToLower(recovery[9]))
 	b.press("I've saved them")
 	b.shows("It's on: signing in asks for a code from your app. Recovery codes left: 10.")
@@ -278,7 +255,7 @@ func TestAllOfItByKeyboard(t *testing.T) {
 	b.tabTo("Cancel the verification")
 	b.keys(enterKey)
 	b.shows("It's being cancelled.")
-	effort.Is(t, effort.Must(p.book.Store.Verification(t.Context(), p.id, v.ID))(t).Status, ledger.Cancelling,
+	effort.Is(t, effort.Must(p.book.Verification(t.Context(), p.id, v.ID))(t).Status, ledger.Cancelling,
 		"the verification")
 }
 
@@ -303,35 +280,11 @@ func TestAnOperatorFindsItByKeyboard(t *testing.T) {
 	b.tabTo("Reason")
 	b.keys("ticket 900" + enterKey)
 	b.shows("Review the override")
-	b.axe()
-	for _, v := range b.violations(false) {
-		t.Errorf("the review: %s", v)
-	}
+	b.clean("the review")
 	b.tabTo("Set the override")
 	b.keys(enterKey)
 	b.shows("Set a temporary override")
 	b.tabTo("Throttles")
 	b.keys(enterKey)
 	b.shows("ticket 900")
-}
-
-// TestANewKeyIsShownAndCopied: what the API answers to it, the tests of the pages ask.
-func TestANewKeyIsShownAndCopied(t *testing.T) {
-	t.Parallel()
-	p := theNode(t).workspace(t, "acme", 1000)
-	b := newTab(t, p.node).as(p.join(ledger.Owner))
-	b.goTo(p.path + "/keys")
-	b.fill("label", "billing <b>")
-	b.press("Create a key")
-	b.shows("Copy it now: it's shown only once, and we don't keep it.")
-	effort.Is(t, eval[string](b, "document.activeElement.id"), "made", "has the focus")
-	key := eval[string](b, "document.querySelector('#made .copied').innerText.trim()")
-	if !strings.HasPrefix(key, "rc_") || strings.Contains(eval[string](b, "location.href"), key) {
-		t.Fatalf("the page shows %q at %s", key, b.at())
-	}
-	b.copies("Copy", key)
-	b.axe()
-	for _, v := range b.violations(false) {
-		t.Errorf("%s: %s", b.at(), v)
-	}
 }

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,50 +37,15 @@ const password = pagetest.Password
 // fileMax bounds an upload to a node of these tests.
 const fileMax = 64 << 20
 
-// node is the listeners of a node, pages, API and storage, with a real ledger. A proxy stands before the storage, which
-// tests cut. What receivers would say is written into the ledger by tests, so that every state can be shown.
+// node is the listeners of a node, pages, API and storage, with a real ledger. Proxies stand before them, which tests
+// cut. What receivers would say is written into the ledger by tests, so that every state can be shown.
 type node struct {
-	book    *awayBook
+	book    *sqlstore.Store
 	pages   *dashboard.Dashboard
-	url     string // of the pages
+	url     string // of front
+	front   *proxy // of the pages
 	storage *proxy
 	logs    *effort.Log
-}
-
-// awayBook is the ledger of a node. It can be away.
-type awayBook struct {
-	*sqlstore.Store
-	away atomic.Bool
-}
-
-var errAway = errors.New("the test's ledger is away")
-
-func (b *awayBook) History(ctx context.Context, q ledger.HistoryQuery) ([]ledger.Verification, error) {
-	if b.away.Load() {
-		return nil, errAway
-	}
-	return b.Store.History(ctx, q)
-}
-
-func (b *awayBook) Verification(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification, error) {
-	if b.away.Load() {
-		return ledger.Verification{}, errAway
-	}
-	return b.Store.Verification(ctx, workspace, id)
-}
-
-func (b *awayBook) Balance(ctx context.Context, workspace uuid.UUID) (ledger.Balance, error) {
-	if b.away.Load() {
-		return ledger.Balance{}, errAway
-	}
-	return b.Store.Balance(ctx, workspace)
-}
-
-func (b *awayBook) SessionByID(ctx context.Context, id ledger.Hash, idle time.Duration) (ledger.SignedIn, error) {
-	if b.away.Load() {
-		return ledger.SignedIn{}, errAway
-	}
-	return b.Store.SessionByID(ctx, id, idle)
 }
 
 // one is the node that tests share.
@@ -126,7 +90,7 @@ func startNode(change ...func(*dashboard.Options)) (n *node, stop func(), err er
 		return nil, nil, err
 	}
 	ends = append(ends, func() { _ = store.Close() })
-	n = &node{book: &awayBook{Store: store}, logs: &effort.Log{}}
+	n = &node{book: store, logs: &effort.Log{}}
 	tokens := upload.NewTokens([upload.TokenKeyBytes]byte{7})
 	log := slog.New(slog.NewTextHandler(n.logs, nil))
 	storage := upload.DefaultOptions()
@@ -176,8 +140,12 @@ func (n *node) startPages(log *slog.Logger, tokens *upload.Tokens, change []func
 	if err = server.Start(); err != nil {
 		return nil, err
 	}
-	n.url = "http://" + server.Addr().String()
+	if n.front, err = newProxy(server.Addr().String()); err != nil {
+		return nil, err
+	}
+	n.url = n.front.url()
 	return func() {
+		n.front.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		_ = server.Stop(ctx)

@@ -3,15 +3,10 @@ package pagetest_test
 import (
 	"fmt"
 	"net/http"
-	"net/url"
-	"os"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
-	"github.com/google/uuid"
 
 	"rollcall/config/effort"
 	"rollcall/http/dashboard/pagetest"
@@ -35,6 +30,8 @@ var operatorTable = []shown{
 	{name: "operator-log", route: "GET /log"},
 	{name: "operator-health", route: "GET /health"},
 	{name: "operator-docs", route: "GET /docs"},
+	{name: "operator-docs-page", route: "GET /docs/{page}"},
+	{name: "operator-status", route: "GET /status"},
 	{name: "operator-sign-in", route: "GET /sign-in"},
 	{name: "operator-link", route: "GET /link/{code}"},
 }
@@ -42,25 +39,14 @@ var operatorTable = []shown{
 // operatorPath fills in a route.
 func operatorPath(g *pagetest.Rig, s shown) string {
 	path := strings.NewReplacer("GET ", "", "{$}", "", "/workspaces/{id}", "/workspaces/"+g.Workspace.ID.String(),
-		"/keys/{key}", "/keys/"+g.Key.ID, "{key}", "mx.slow.test", "{id}", g.Open.ID.String(), "{node}", g.Node.String(),
+		"/keys/{key}", "/keys/"+g.Key.ID, "{key}", "mx.slow.test", "{page}", "errors",
+		"{id}", g.Open.ID.String(), "{node}", g.Node.String(),
 		"/link/{code}", g.Link("eve", false)).Replace(s.route) + s.query
 	switch path {
 	case "/sources/change":
 		return path + "?source=192.0.2.7&to=pause"
 	}
 	return path
-}
-
-func TestEveryPageOfOperatorsIsInTheTable(t *testing.T) {
-	text := effort.Must(os.ReadFile("../operate/access.go"))(t)
-	for _, r := range regexp.MustCompile(`pattern: "GET ([^"]+)"`).FindAllStringSubmatch(string(text), -1) {
-		route := "GET " + r[1]
-		if strings.HasSuffix(route, "/live") || strings.Contains("/assets/{name} /docs/{page} /openapi.yaml /status", r[1]) {
-			continue
-		}
-		effort.ErrorIf(t, !slices.ContainsFunc(operatorTable, func(s shown) bool { return s.route == route }),
-			"%s is not in the table of pages", route)
-	}
 }
 
 // operatorTab opens a tab at the pages of operators, signed in unless author is "".
@@ -103,7 +89,6 @@ func TestPagesOfOperators(t *testing.T) {
 			} else {
 				lookOver(t, b, s.name, path)
 			}
-			weigh(t, b, s.name, html)
 		}
 	})
 	checkHTML(t, validate, all)
@@ -120,54 +105,28 @@ func operatorCookie(t *testing.T, g *pagetest.Rig) string {
 	return ""
 }
 
-// fetchAs returns a page as it is served to the browser with a cookie. If there is a form, it is posted.
-func fetchAs(t testing.TB, address, cookie string, form ...url.Values) (string, int) {
+// fetchAs returns a page as it is served to the browser with a cookie.
+func fetchAs(t testing.TB, address, cookie string) (string, int) {
 	t.Helper()
-	method, sent := http.MethodGet, ""
-	if form != nil {
-		method, sent = http.MethodPost, form[0].Encode()
-	}
-	headers := []string{"Content-Type", "application/x-www-form-urlencoded"}
-	if cookie != "" {
-		headers = append(headers, "Cookie", cookie)
-	}
-	a := effort.Send(t, method, address, sent, headers...)
+	a := effort.Send(t, http.MethodGet, address, "", "Cookie", cookie)
 	return a.Body, a.Status
 }
 
-func TestAnOperatorAsksWhatAnAddressWasAnswered(t *testing.T) {
+// TestPagesThatOperatorsPostTo: what they do, the tests of the operators' pages ask.
+func TestPagesThatOperatorsPostTo(t *testing.T) {
 	chromium(t)
 	g := pagetest.Start(t)
 	b := operatorTab(t, g, "eve")
-	b.press("Verifications")
-	b.press("late <i>.csv") // the overdue one, which stands first
-	b.shows("still held")
 	lookOver(t, b, "operator-verification-money", "/verifications/"+g.Overdue.ID.String())
 	b.fill("address", pagetest.Asked)
 	b.press("Show the evidence")
 	b.shows("by rule")
-	b.shows(pagetest.Rule)
-	b.axe()
-	for _, v := range b.violations(false) {
-		t.Errorf("evidence: %s", v)
-	}
-	b.shoot("operator-evidence")
+	b.clean("evidence")
 	b.press("late <i>.csv")
 	b.press("acme <b>")
 	b.press("Invite somebody…")
 	b.fill("email", "ben@acme.test")
 	b.press("Create an invitation")
 	b.shows("The link for ben@acme.test")
-	b.axe()
-	for _, v := range b.violations(false) {
-		t.Errorf("invitation: %s", v)
-	}
-	b.shoot("operator-invitation")
-	cookie := operatorCookie(t, g)
-	evidence, _ := fetchAs(t, g.URL+"/verifications/"+g.Overdue.ID.String()+"/evidence", cookie,
-		url.Values{"address": {pagetest.Asked}})
-	invited, _ := fetchAs(t, g.URL+"/workspaces/"+g.Workspace.ID.String()+"/invite", cookie,
-		url.Values{"form": {uuid.NewString()}, "email": {"cleo@acme.test"}, "role": {"owner"}})
-	checkHTML(t, module(t, "html-validate/bin/html-validate.mjs"),
-		[]served{{"operator-evidence", evidence}, {"operator-invitation", invited}})
+	b.clean("invitation")
 }

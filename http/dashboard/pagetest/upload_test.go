@@ -42,7 +42,7 @@ func (p *place) newest() ledger.Verification {
 	var found []ledger.Verification
 	if !eventually(func() bool {
 		var err error
-		found, err = p.book.Store.History(p.t.Context(), ledger.HistoryQuery{Workspace: p.id, Limit: 1})
+		found, err = p.book.History(p.t.Context(), ledger.HistoryQuery{Workspace: p.id, Limit: 1})
 		return err == nil && len(found) == 1
 	}) {
 		p.t.Fatal("no verification was made")
@@ -52,7 +52,7 @@ func (p *place) newest() ledger.Verification {
 
 // durable says how many bytes of an upload are stored.
 func (p *place) durable(id uuid.UUID) int64 {
-	v := effort.Must(p.book.Store.Verification(p.t.Context(), p.id, id))(p.t)
+	v := effort.Must(p.book.Verification(p.t.Context(), p.id, id))(p.t)
 	return v.Durable
 }
 
@@ -173,7 +173,7 @@ func TestAnUploadIsCancelled(t *testing.T) {
 	b.press("Cancel…")
 	b.press("Cancel the upload")
 	b.shows("It was cancelled before any address was checked")
-	v := effort.Must(p.book.Store.Verification(t.Context(), p.id, id))(t)
+	v := effort.Must(p.book.Verification(t.Context(), p.id, id))(t)
 	effort.Is(t, v.Status, ledger.Cancelled, "the verification is")
 	b.goTo(p.path + "/upload")
 	effort.ErrorIf(t, !eval[bool](b, "document.getElementById('unfinished').hidden && localStorage.length === 0"),
