@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -63,7 +64,7 @@ func newEdge(t testing.TB, tweak func(*httpd.Options)) *edge {
 		sqlstore.Options{DiskReserve: 1, FreeBytes: func(string) (int64, error) { return free.Load(), nil }}))(t)
 	e := &edge{
 		t: t, book: &troubledBook{Store: store}, registry: prometheus.NewRegistry(),
-		logs: &effort.Log{}, checker: newAnswerChecker(t), free: free,
+		logs: &effort.Log{}, checker: effort.Must(checkerOfAll())(t), free: free,
 	}
 	e.workspace, e.key, e.keyID = e.customer("first")
 	e.server = httpd.New(e.options(tweak))
@@ -346,13 +347,18 @@ type answerChecker struct {
 	router routers.Router
 }
 
-func newAnswerChecker(t testing.TB) *answerChecker {
-	t.Helper()
-	doc := effort.Must(openapi3.NewLoader().LoadFromData(api.OpenAPI))(t)
-	effort.OK(t, doc.Validate(context.Background()))
-	router := effort.Must(gorillamux.NewRouter(doc))(t)
-	return &answerChecker{doc: doc, router: router}
-}
+// checkerOfAll is read once for all tests, which only read it.
+var checkerOfAll = sync.OnceValues(func() (*answerChecker, error) {
+	doc, err := openapi3.NewLoader().LoadFromData(api.OpenAPI)
+	if err == nil {
+		err = doc.Validate(context.Background())
+	}
+	if err != nil {
+		return nil, err
+	}
+	router, err := gorillamux.NewRouter(doc)
+	return &answerChecker{doc: doc, router: router}, err
+})
 
 // check checks one answer. What reaches no operation must still have an Error body.
 func (c *answerChecker) check(t testing.TB, sent call, a answer) {

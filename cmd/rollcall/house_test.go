@@ -366,6 +366,9 @@ func TestEveryCitedStandardIsListed(t *testing.T) {
 	row := func(number string) string { return fmt.Sprintf("| %s |", number) }
 	missing := map[string]string{}
 	for _, s := range sources(t) {
+		if !bytes.Contains(s.text, []byte("RFC ")) {
+			continue
+		}
 		for _, found := range citation.FindAllStringSubmatch(string(s.text), -1) {
 			if !strings.Contains(string(listed), row(found[1])) {
 				missing[found[1]] = s.path

@@ -113,7 +113,7 @@ func newRig(t testing.TB) *rig { t.Helper(); return newRigWith(t, func(*dashboar
 func newRigWith(t testing.TB, change func(o *dashboard.Options), limit ...func(l *httpd.Limits)) *rig {
 	t.Helper()
 	effort.Beside(t)
-	store := effort.Must(sqlstore.Open(context.Background(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{}))(t)
+	store := effort.Must(sqlstore.Open(context.Background(), effort.Ledger(t, filled.fill(t)), sqlstore.Options{}))(t)
 	g := &rig{t: t, book: &moodyBook{Store: store}, logs: &bytes.Buffer{}, as: map[string]*browser{},
 		metrics: prometheus.NewRegistry()}
 	g.now.Store(30 - time.Now().Unix()%30) // the tests begin with a period of codes, so that none ends within one
@@ -147,14 +147,36 @@ func newRigWith(t testing.TB, change func(o *dashboard.Options), limit ...func(l
 		g.pages.Stop()
 		effort.OK(t, store.Close())
 	})
-	g.workspace = pagetest.Workspace(t, g.book, "acme", 1000).ID
-	g.other = pagetest.Workspace(t, g.book, "elsewhere", 1000).ID
-	g.as["nobody"] = g.browser("")
-	for _, role := range []ledger.Role{ledger.Viewer, ledger.Member, ledger.Owner} {
-		g.as[string(role)] = g.join(string(role)+"@acme.test", g.workspace, role)
+	g.workspace, g.other = filled.workspace, filled.other
+	for who, cookie := range filled.cookies {
+		g.as[who] = g.browser(string(cookie))
 	}
-	g.as["stranger"] = g.join("stranger@elsewhere.test", g.other, ledger.Owner)
 	return g
+}
+
+// filled is what every rig's ledger begins with: two workspaces, and a session of each of their people.
+var filled beginning
+
+type beginning struct {
+	workspace, other uuid.UUID
+	cookies          map[string]signin.Token
+}
+
+// fill returns what makes that ledger, once in a run: each rig has a copy.
+func (f *beginning) fill(t testing.TB) func(ctx context.Context, url string, tell ...func(string)) error {
+	return func(ctx context.Context, url string, tell ...func(string)) error {
+		t.Helper()
+		effort.OK(t, sqlstore.Migrate(ctx, url, tell...))
+		store := effort.Must(sqlstore.Open(ctx, url, sqlstore.Options{}))(t)
+		f.workspace = pagetest.Workspace(t, store, "acme", 1000).ID
+		f.other = pagetest.Workspace(t, store, "elsewhere", 1000).ID
+		f.cookies = map[string]signin.Token{"nobody": ""}
+		for _, role := range []ledger.Role{ledger.Viewer, ledger.Member, ledger.Owner} {
+			_, f.cookies[string(role)] = pagetest.Join(t, store, f.workspace, string(role)+"@acme.test", "", role)
+		}
+		_, f.cookies["stranger"] = pagetest.Join(t, store, f.other, "stranger@elsewhere.test", "", ledger.Owner)
+		return store.Close()
+	}
 }
 
 // pass lets time pass for the API.

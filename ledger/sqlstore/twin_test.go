@@ -90,6 +90,9 @@ func TestEachTransactionEndsAsOnTheTablesInMemory(t *testing.T) {
 	effort.Unraced(t, "one call after the other")
 	t.Parallel()
 	lives := func(t *testing.T, twins uint64, operations int, url func(seed uint64) string) {
+		if testing.Short() {
+			twins = 1
+		}
 		verifications, faults := 0, int64(0)
 		for seed := range twins {
 			b := newBeside(t, url(seed))

@@ -134,7 +134,7 @@ func TestSmallBehindMillion(t *testing.T) {
 			*a = throttle.DefaultLimits()
 		}, ownHost("big", 10_000), oneHost, 20, 10, false},
 	} {
-		if testing.Short() && i%4 > 0 {
+		if testing.Short() && i%7 > 0 {
 			continue
 		}
 		t.Run(tc.name, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestWeights(t *testing.T) {
 		{"own lanes, rate", rate, [2]func(int) []*wire.Host{ownHost("a", 500), ownHost("b", 500)}},
 		{"one lane and many, rate", rate, [2]func(int) []*wire.Host{ownHost("a", 500), oneHost}},
 	} {
-		if testing.Short() && i%3 > 0 {
+		if testing.Short() && i < 3 {
 			continue
 		}
 		t.Run(tc.name, func(t *testing.T) {

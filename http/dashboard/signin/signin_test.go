@@ -28,6 +28,9 @@ import (
 
 const good = "a horse that nobody rides"
 
+// cheap is what the ledger keeps of good, made with the lowest cost.
+const cheap = "$argon2id$v=19$m=8,t=1,p=1$H7lUOLmAlOobe3snqv3ZhQ$DmKhrNge8PeWCihcU87uy4ApxBcCbVfZfLfMBUv2V5M"
+
 var here = signin.Browser{Agent: "test", Address: "192.0.2.1", Network: "192.0.2.1"}
 
 // rig is a service on a real ledger, with one user who has a password.
@@ -104,8 +107,11 @@ func (g *rig) link(l ledger.Link) signin.Token {
 // user makes one by an invitation, and gives the cookie.
 func (g *rig) user(email string) (signin.Token, ledger.SignedIn) {
 	g.t.Helper()
-	token := effort.Must(g.service.Accept(context.Background(), signin.Accepting{
-		Link: g.link(ledger.Link{Purpose: ledger.InviteLink, Email: email}), Form: uuid.New(), Name: "Anna", Password: good}, here))(g.t)
+	link, _ := g.link(ledger.Link{Purpose: ledger.InviteLink, Email: email}).Hash()
+	token := signin.NewToken()
+	id, _ := token.Hash()
+	effort.Must(g.book.AcceptLink(context.Background(), ledger.Accept{Link: link, User: uuid.New(), Name: "Anna", Password: cheap,
+		Session: ledger.NewSession{ID: id, Agent: here.Agent, Network: here.Network, Life: 24 * time.Hour}}))(g.t)
 	return token, effort.Must(g.service.Session(context.Background(), token))(g.t)
 }
 
