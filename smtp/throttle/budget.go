@@ -9,7 +9,8 @@ import (
 const RefusalsUnlimited = 100_000
 
 // Budget limits how many addresses a receiver may refuse in an hour. A probe may begin if Limits.RefusedPerHour or
-// Limits.RefusedShare permits it, given the refusals of the last hour. Probes without a known answer count as refused.
+// Limits.RefusedShare permits it, given the refusals of the last hour. Probes whose answer isn't known count as
+// refused.
 //
 // A Budget counts by the minute and, where minutes are too coarse, permits fewer refusals. Minutes returns the state
 // from which another actor continues. Not safe for concurrent use.
@@ -26,15 +27,15 @@ type Budget struct {
 
 // RefusalMinute counts the answers of one minute of a Budget.
 type RefusalMinute struct {
-	Began             time.Time // the first of these answers
+	Began             time.Time // time of the first of these answers
 	Accepted, Refused int
 }
 
 // answeredOver: after this many refusals the older counts are halved. Halving keeps the share exact to a tenth. Guess.
 const answeredOver = 200
 
-// weightMost is the most RCPTs that one refusal can count as. Without it, a list with one bad address in a hundred
-// would count like a list of bad addresses only. Guess.
+// weightMost is the most RCPTs that one refusal can count as. Without this bound, a list with one bad address in a
+// hundred would count like a list of bad addresses only. Guess.
 const weightMost = 1000
 
 // NewBudget allows perHour refusals in an hour, and more as long as at most share percent of all answers are refusals.
@@ -46,7 +47,7 @@ func NewBudget(perHour, share int, hour Hour) *Budget {
 // whole is the time over which a Budget counts: the hour of Limits.RefusedPerHour.
 func (b *Budget) whole() time.Duration { return b.hour.Of(time.Hour) }
 
-// again is when a refusal is forgotten, counted from the start of its minute. All refusals of a minute go together.
+// again is how long a refusal counts, from the start of its minute. The refusals of a minute are forgotten together.
 func (b *Budget) again() time.Duration { return b.hour.Of(time.Hour + time.Minute) }
 
 // IsOver reports whether a minute that began at this time no longer counts.
@@ -65,8 +66,8 @@ func (b *Budget) WeighRefusal(perSecond float64) float64 {
 	return min(weightMost, max(1, perSecond*b.whole().Seconds()/float64(max(1, b.CountAllowed()))))
 }
 
-// Ready returns how many probes may begin now. If none may, next is when to ask again; zero: when an open probe is
-// answered or undone.
+// Ready returns how many probes may begin now. If no probe may begin, next is when to ask again; zero: when an open
+// probe is answered or undone.
 func (b *Budget) Ready(now time.Time) (n int, next time.Time) {
 	b.forget(now)
 	if n = b.CountAllowed() - b.refused - b.open; n > 0 {
@@ -81,7 +82,7 @@ func (b *Budget) Ready(now time.Time) (n int, next time.Time) {
 }
 
 // TimeFor returns the least time until n more refusals are allowed. TimeFor assumes that each refusal comes as soon as
-// it is allowed: an hour's refusals at once, and then none for an hour.
+// it is allowed: an hour's refusals at once, and then no refusal for an hour.
 func (b *Budget) TimeFor(refusals int, now time.Time) time.Duration {
 	b.forget(now)
 	most := b.CountAllowed()
@@ -100,10 +101,10 @@ func (b *Budget) TimeFor(refusals int, now time.Time) time.Duration {
 			return wait + rounds*b.again()
 		}
 	}
-	return b.again() + rounds*b.again() // an hour after the refusals that are allowed now
+	return b.again() + rounds*b.again() // the refusals that are allowed now count for an hour
 }
 
-// Begin notes that n probes begin. Each stays open until Accepted, Refused or Undo.
+// Begin notes that n probes begin. Each probe stays open until Accepted, Refused or Undo.
 func (b *Budget) Begin(n int) { b.open += max(0, n) }
 
 // Undo notes that n open probes ended without being accepted or refused: they weren't sent, got no answer, or got one
@@ -138,8 +139,8 @@ func (b *Budget) RefusedAt(now time.Time) int {
 	return b.refused
 }
 
-// minute returns the counts of a time's minute, new ones if there are none. Answers may come out of order: a time
-// before the newest minute counts in the newest.
+// minute returns the counts of a time's minute, or makes them. Answers may come out of order: a time before the newest
+// minute counts in the newest.
 func (b *Budget) minute(at time.Time) *RefusalMinute {
 	if n := len(b.Minutes); n > 0 && at.Before(b.Minutes[n-1].Began.Add(b.hour.Of(time.Minute))) {
 		return &b.Minutes[n-1]

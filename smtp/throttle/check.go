@@ -55,7 +55,6 @@ func Check(rules []Rule) []Doubt {
 	return c.found
 }
 
-// doubts collects the findings of Check.
 type doubts struct {
 	rules []Rule
 	known []Rule
@@ -105,8 +104,8 @@ func (c *doubts) hostName(i int, name string) {
 	}
 }
 
-// ownTops are the top-level domains without an owner and those of private networks: the ones of RFC 2606, and some that
-// are never delegated because many networks use them.
+// ownTops are the top-level domains without an owner and those of private networks: the domains of RFC 2606, and some
+// domains that are never delegated because many networks use them.
 var ownTops = []string{"test", "example", "invalid", "localhost", "local", "internal", "lab", "lan", "home",
 	"corp"}
 

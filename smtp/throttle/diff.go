@@ -12,7 +12,7 @@ import (
 type Change struct {
 	Name     string // name of the rule; "" is every receiver
 	Field    Field
-	Old, New string // as Override.Text; "": not set
+	Old, New string // values as Override.Text writes them; "": not set
 	Where    string // the place of the new value, or of the old one if there is no new one
 }
 

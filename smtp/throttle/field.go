@@ -37,8 +37,8 @@ const (
 
 // The ranges of the times of a session.
 const (
-	// SessionAgeMin and SessionAgeMax bound SessionAge. After more than an hour what a session knows of its receiver is
-	// outdated. Guess.
+	// SessionAgeMin and SessionAgeMax bound SessionAge. What a session knows of its receiver is outdated after an hour.
+	// Guess.
 	SessionAgeMin = time.Second
 	SessionAgeMax = time.Hour
 
@@ -129,7 +129,7 @@ func ParseField(name string) (Field, bool) {
 // OfReceiver reports whether the field can be set for a receiver.
 func (f Field) OfReceiver() bool { return !kinds[f].source }
 
-// isOf reports whether the field can be set for what a key or a rule's name stands for: a source or a receiver.
+// isOf reports whether the field can be set under a name, which stands for a source or a receiver.
 func (f Field) isOf(name string) bool {
 	if strings.HasPrefix(name, SourcePrefix) {
 		return f == FieldPause || kinds[f].source

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// A receiver that greylists defers every new address and accepts it after a wait. Below, a repeated address is one that
-// is asked again, and a due one has waited long enough. Greylisting is found in three ways:
+// A receiver that greylists defers every new address and accepts it after a wait. Below, a repeated address is an
+// address that is asked again, and a due address has waited long enough. Greylisting is found in three ways:
 //   - by words: no address passes, and nearly all replies say "greylisted" (foundInWords);
 //   - while nothing passes: repeated addresses pass, but new ones asked right after them fail (foundAlone);
-//   - during a test of a lower rate, by the same difference (compared).
+//   - during a test of a lower rate: repeated addresses pass and new ones fail (compared).
 //
 // Greylist learns how long an address has to wait at one source. greyWait in actors/receiver/scheduler/ask_again.go
 // uses it, together with what actors/domain/retry_waits.go learned.
@@ -22,19 +22,19 @@ import (
 const greyLonger = time.Second
 
 // Greylist is what we know of how long a receiver makes an address wait at one of our sources. Receivers count from the
-// moment when they first saw the address (RFC 6647 §5.1). Waits here count from there too.
+// moment when they first saw the address (RFC 6647 §5.1). Waits in Greylist count from that moment too.
 type Greylist struct {
 	Enough time.Duration // the shortest wait that sufficed; 0: not known
-	Short  time.Duration // the longest wait that didn't
+	Short  time.Duration // the longest wait that didn't suffice
 
 	deferred int
-	sufficed time.Duration // as Enough, but kept when addresses with that wait fail again
-	inVain   int           // how many were asked again since one passed
+	sufficed time.Duration // like Enough, but kept when addresses with that wait fail again
+	inVain   int           // addresses asked again since one passed
 }
 
 // Passed notes that an address was answered after a wait.
 func (g *Greylist) Passed(waited time.Duration) {
-	if waited > g.Short { // else the wait isn't what decides
+	if waited > g.Short { // otherwise the wait isn't what decides
 		g.inVain = 0
 	}
 	if g.Enough == 0 || waited < g.Enough {
@@ -95,8 +95,8 @@ const (
 	greyOdds = 4.6
 
 	// At a greylisting receiver the share of due addresses that passes exceeds the share of new ones by greyMargin or
-	// more. At a limit the shares are equal. The comparison needs dueLeast due addresses, and freshPass new ones that
-	// passed.
+	// more. At a rate limit the two shares are equal. The comparison needs dueLeast due addresses, and freshPass new
+	// addresses that passed.
 	greyMargin = 0.25
 	freshPass  = 3
 	dueLeast   = 6
@@ -123,8 +123,8 @@ const (
 )
 
 // greylisting tracks a receiver that defers every new address, whatever our rate, and accepts it later. A reply of one
-// of the known kinds shows that the receiver had time for the address. If no kind is known, first tries say nothing
-// about our rate, and only due addresses do.
+// of the known kinds shows that the receiver had time for the address. If no kind is known, only due addresses show
+// whether our rate is too high.
 type greylisting struct {
 	on    bool
 	since time.Time
@@ -139,7 +139,7 @@ type greylisting struct {
 	share    float64       // share of the newest new addresses that passed
 	due, ok  float64       // the newest due addresses, and how many of them passed
 
-	lowered, shareThen float64 // rate and share that passed before we slowed down for due addresses; 0: we didn't
+	lowered, shareThen float64 // rate and share that passed before we slowed down; 0: we didn't slow down
 	usual              float64 // share of due addresses that fails at any rate
 }
 
@@ -278,8 +278,8 @@ func (g *greylisting) isWrong(fresh float64) bool {
 	return g.ok < (fresh+greyMargin)*g.due
 }
 
-// Retried handles the answer to a deferred address that was asked again. due: the address has waited as long as others
-// had to. While every new address is greylisted, due addresses show whether we are too fast.
+// Retried handles the answer to a deferred address that was asked again. due: the address has waited as long as other
+// addresses had to. While every new address is greylisted, due addresses show whether we are too fast.
 func (p *Pace) Retried(sent time.Time, passed, due bool, kind string, now time.Time) Effect {
 	p.asks.add(sent)
 	g := &p.grey
@@ -426,7 +426,7 @@ func (c *compared) takeFresh(bad float64, kind string) bool {
 
 // testAgain handles the answer to an address that was asked again during a test. If the test began because most
 // addresses were deferred, the answer proves as much as that to a new address: both were sent at the lower rate. If few
-// were deferred, the answer is ignored, because such addresses mostly fail again at any rate.
+// were deferred, the answer is ignored, because an address that was deferred mostly fails again at any rate.
 func testAgain(p *Pace, sent time.Time, passed bool, kind string, now time.Time) {
 	if p.nothing.on || sent.Before(p.counted) || p.test.share <= shareSure {
 		return
@@ -447,7 +447,8 @@ func testAgain(p *Pace, sent time.Time, passed bool, kind string, now time.Time)
 }
 
 // noneFresh raises the rate of a test by half if only repeated addresses are left and they pass. New addresses would
-// decide the test; without them it would take long at a low rate. The first failure after a raise takes it back.
+// decide the test; without them it would take long at a low rate. The first failure after such a raise takes the raise
+// back.
 func noneFresh(p *Pace, passed bool, now time.Time) {
 	c := &p.test.again
 	switch {
@@ -479,7 +480,7 @@ func likelihood(passed, n, share float64) (sum float64) {
 }
 
 // AskAgainAt returns when an address may be asked again, mostly now. During a test new addresses decide, so only every
-// second address is a repeated one. If AskAgainAt returns now, the caller has used this turn.
+// second address may be a repeated address. If AskAgainAt returns now, the caller has used this turn.
 func AskAgainAt(p *Pace, now time.Time) time.Time {
 	c := &p.test.again
 	if !p.test.open {

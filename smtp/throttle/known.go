@@ -16,8 +16,8 @@ const (
 	community = "KumoMTA community/shaping.toml 2026-08, "
 )
 
-// cutDown ends every source. cutDown says that the values are below the published ones, which are for mail senders: we
-// send no message and get many refusals.
+// cutDown ends every source. cutDown says that our values are below the published ones. The published limits are for
+// mail senders, while we send no message and get many refusals.
 const cutDown = "; for probing about a fifth of the connections, a tenth of the rate"
 
 // Operators with many tenants judge a client by its share of refusals; strict ones complain early.
@@ -29,7 +29,7 @@ const (
 	strict      = "connections=1 rcpt_rate=20/min rcpts_per_connection=5 refused_per_hour=10"
 )
 
-// operators are those with published limits. All other receivers get the default.
+// operators are the operators with published limits. All other receivers get the default.
 var operators = []operator{
 	{"google.com googlemail.com", manyTenants, shipped + "google: 5 connections, 50 messages each",
 		"support.google.com/mail/answer/81126 2026-08"},
@@ -72,7 +72,7 @@ var homes = map[string]string{
 	"gmx.de": "gmx.net", "163.com": "netease.com", "126.com": "netease.com",
 }
 
-// knownRules returns the limits of known operators. Every other rule with the same name wins over them.
+// knownRules returns the limits of known operators. Every other rule with the same name wins over these limits.
 func knownRules() []Rule {
 	var rules []Rule
 	for _, o := range operators {

@@ -8,8 +8,8 @@ import (
 // Layer says where a rule comes from. For the same name a later layer wins over an earlier one.
 type Layer uint8
 
-// The layers, the weakest first. A Table doesn't have the last two: the actor of a receiver adds what it learned and
-// its penalties.
+// The layers, the weakest first. A Table doesn't have the last two layers: the actor of a receiver adds what it learned
+// and its penalties.
 const (
 	LayerDefault  Layer = iota + 1 // DefaultLimits
 	LayerKnown                     // what the program knows of operators (Known)
@@ -70,7 +70,7 @@ func (r *Rule) origin(l Layer, f Field) Origin {
 
 // Said is the value that one rule gives a field.
 type Said struct {
-	Text string // as Override.Text
+	Text string // the value as Override.Text writes it
 	Origin
 }
 
@@ -78,5 +78,5 @@ type Said struct {
 type Explained struct {
 	Field Field
 	Text  string // the value in force
-	Said  []Said // at least one; the last one is in force
+	Said  []Said // at least one value; the last one is in force
 }

@@ -3,10 +3,10 @@ package throttle
 import "time"
 
 // agreeing is how many sessions in a row must end after the same number of answers, or of refusals, to show a limit.
-// Two may agree by chance: a session has few refusals, and single mailboxes may end it.
+// Two sessions may agree by chance: a session has few refusals, and single mailboxes may end it.
 const agreeing = 3
 
-// LearnedFor is how long a learned limit is kept. Then the configured limit is tried again.
+// LearnedFor is how long a learned limit is kept. After LearnedFor the configured limit is tried again.
 const LearnedFor = time.Hour
 
 // LearnedLimit is a limit that was learned and ends after some time. The zero value is no limit.
@@ -54,8 +54,8 @@ type ends struct {
 	newest int       // the count at which the last session was ended
 	agreed int       // sessions in a row ended at that count
 	most   int       // the highest count that a session reached
-	mostAt time.Time // when a session reached it
-	taught bool      // these sessions alone have shown a limit
+	mostAt time.Time // when a session reached most
+	taught bool      // session ends of this kind alone have shown the limit
 }
 
 // went notes how far a session came.
@@ -68,8 +68,8 @@ func (e *ends) went(n int, now time.Time) {
 // agrees reports whether the session before was ended at the same count.
 func (e *ends) agrees(n int) bool { return n > 0 && n == e.newest && n >= e.most }
 
-// ended learns from a session that the receiver ended at count n. Several in a row that end at n show a limit, if no
-// session went further. A session that ends earlier shows that n is no limit.
+// ended learns from a session that the receiver ended at count n. Several sessions in a row that end at n show a limit,
+// if no session went further. A session that ends earlier shows that n is no limit.
 func (e *ends) ended(n int, l *LearnedLimit, now time.Time) {
 	if !e.agrees(n) {
 		e.agreed = 0
@@ -99,7 +99,7 @@ const (
 	// CapacityHold is the first wait before we try more sessions than the receiver allowed.
 	CapacityHold = time.Minute
 
-	// CapacityHoldMost bounds that wait, which grows after failures.
+	// CapacityHoldMost bounds the wait before we try more sessions; the wait grows after failures.
 	CapacityHoldMost = time.Hour
 
 	// capacitySoon is the wait after a try that went well. A failed try that keeps us out for capacityDear or longer
@@ -119,7 +119,7 @@ type Capacity struct {
 // Tighten learns that a receiver allows n open sessions and no more. Tighten takes n below 1 as 1.
 func (c *Capacity) Tighten(n int, now time.Time) {
 	n = max(1, n)
-	if c.Step > 0 { // sessions up to n went well, even if few are open now
+	if c.Step > 0 { // n sessions went well before, even if few are open now
 		n = max(n, c.Most-c.Step)
 	}
 	switch {
@@ -144,8 +144,8 @@ func (c *Capacity) Cost(lasted time.Duration, now time.Time) {
 	}
 }
 
-// Apply returns n, or the learned number if it is lower. After each wait without trouble it first raises the learned
-// number, by one more and then by twice as many each time.
+// Apply returns n, or the learned number if it is lower. After each wait without trouble, Apply raises the learned
+// number first: by one, and then by twice as many each time.
 func (c *Capacity) Apply(n int, well bool, now time.Time) int {
 	if well && c.Most > 0 && c.Most < n && !now.Before(c.Until) {
 		c.Step = max(1, 2*c.Step)
@@ -166,8 +166,8 @@ func (l *Learned) Went(answers, refused int, now time.Time) {
 // Agrees reports whether the session before ended after the same number of answers.
 func (l *Learned) Agrees(answers int) bool { return l.answers.agrees(answers) }
 
-// SessionEnded learns from a session that the receiver ended, with 421 or by closing the connection. A single such
-// session proves nothing: it may be chance or a network fault.
+// SessionEnded learns from a session that the receiver ended, with 421 or by closing the connection. A single session
+// proves nothing: it may be chance or a network fault.
 func (l *Learned) SessionEnded(answers, refused int, now time.Time) {
 	if answers == 0 { // a session that ends at once wasn't too long
 		l.answers.newest, l.answers.agreed = 0, 0
@@ -180,10 +180,10 @@ func (l *Learned) SessionEnded(answers, refused int, now time.Time) {
 }
 
 // SessionFull learns from a reply that says "too many recipients in this session". SessionFull reports whether we
-// believe the reply. We don't if other sessions had more answers. One such reply may have another cause; two at the
-// same count show the limit.
+// believe the reply. SessionFull doesn't believe a reply if other sessions had more answers. A single reply may have
+// another cause; two replies at the same count show the limit.
 func (l *Learned) SessionFull(answers int, now time.Time) bool {
-	may := answers > 0 && answers+1 >= l.answers.most // this reply counts too
+	may := answers > 0 && answers+1 >= l.answers.most // the reply itself counts too
 	if may && answers == l.answers.newest && answers >= agreeing {
 		l.PerSession.Tighten(answers, now)
 	}
@@ -194,8 +194,8 @@ func (l *Learned) SessionFull(answers int, now time.Time) bool {
 // SessionWorn learns from a session that got some good answers and then only bad ones.
 func (l *Learned) SessionWorn(n int, now time.Time) { l.answers.ended(n, &l.PerSession, now) }
 
-// notSlowFor: a fast answer after a slow one shows that single answers may be slow. After that, slow answers don't end
-// a session for this long.
+// notSlowFor: a fast answer after a slow one shows that single answers may be slow. After a fast answer like that, slow
+// answers don't end a session for this long.
 const notSlowFor = 5 * time.Minute
 
 // IsSlow reports whether a session is too long because its newest answers are slow. row is how many slow answers came
@@ -212,7 +212,7 @@ func (l *Learned) NotSlow(now time.Time) {
 	l.slow, l.notSlow = ends{}, now
 }
 
-// SessionSlow learns from a session whose answers became slow after some others. One or two such sessions may be
+// SessionSlow learns from a session whose answers became slow after some others. One or two slow sessions may be
 // chance.
 func (l *Learned) SessionSlow(answers int, now time.Time) {
 	if answers >= agreeing {
@@ -220,7 +220,7 @@ func (l *Learned) SessionSlow(answers int, now time.Time) {
 	}
 }
 
-// Raise drops a learned limit below old if the allowed number has risen above old.
+// Raise drops a learned limit if the allowed number has risen above old. A limit that isn't below old stays.
 func (l *LearnedLimit) Raise(old, allowed int) {
 	if l.Most < old && allowed > old {
 		*l = LearnedLimit{}

@@ -91,7 +91,7 @@ const (
 	// CountMax bounds the counted fields. The largest upload has that many rows, so CountMax stands for "no limit".
 	CountMax = 1_000_000
 
-	// ShareMax is the largest RefusedShare in percent. With more, refusals would have no bound.
+	// ShareMax is the largest RefusedShare in percent. With a larger share, refusals would have no bound.
 	ShareMax = 90
 )
 
@@ -109,8 +109,8 @@ func DefaultLimits() Limits {
 		RefusedPerHour:      20,
 		Pipelining:          true,
 		PipeliningDepth:     64,
-		SessionAge:          5 * time.Minute, // Postfix's connection cache reuses for 300 s at most
-		IdleTime:            2 * time.Second, // as Postfix's connection cache
+		SessionAge:          5 * time.Minute, // Postfix's connection cache reuses a session for 300 s at most
+		IdleTime:            2 * time.Second, // as long as Postfix's connection cache keeps a session
 		TLS:                 TLSOpportunistic,
 		Family:              FamilyAny,
 		Pause:               PauseNo,

@@ -8,10 +8,10 @@ import (
 // "Nothing passes" is the state in which no first try at a receiver gets a good answer. The cause may be an outage, a
 // penalty for a rate that was too high, greylisting, or one mail domain or list whose addresses all fail. We then ask
 // one address at a time (failedAlone, againAlone). When a new address passes, resume decides by the cause which rate
-// follows (otherCause, goLower). Other files say what else ends the state: greylist.go, and Outage below.
+// follows (otherCause, goLower). Greylisting that is found (greylist.go), and an outage (Outage), end the state too.
 const (
-	// Nothing passes if the newest rowNothing first tries got no good answer. If others passed before, rowShort may be
-	// enough (rowFails), and fewer when the last good answer is quietNothing ago.
+	// Nothing passes if the newest rowNothing first tries got no good answer. If addresses passed before, a row of
+	// rowShort may be enough (rowFails). If the last good answer is quietNothing ago, an even shorter row is enough.
 	rowNothing   = 20
 	rowShort     = 7
 	rowOfOne     = 10 // addresses that are enough to blame one mail domain or customer
@@ -27,18 +27,18 @@ const (
 	passesAlone = 4
 
 	// limitLeast good answers in the last second are enough to take their number for the limit, if it is clearlyLess than
-	// the number asked. A time in which fewer than limitFew passed shows nothing.
+	// the number asked. A cycle in which fewer than limitFew addresses passed shows nothing.
 	limitLeast  = 2
 	limitFew    = 4
 	clearlyLess = 0.85
 
 	// longLeast distinguishes limits. At half the rate a limit over a long time lets everything pass for longer than
-	// longLeast; a limit by the second doesn't.
+	// longLeast; a limit by the second doesn't let everything pass.
 	longLeast = 3 * time.Second
 
 	// A penalty lasts for at least penaltyLeast. If nothing passes for penaltySure, two addresses asked alone have failed.
 	// Two such failures show a penalty, because deferred mailboxes seldom come one after the other. For penaltyRecent
-	// after a penalty another one is likely.
+	// after a penalty, another penalty is likely.
 	penaltyLeast, penaltySure, penaltyRecent = 3 * time.Second, 7 * time.Second, time.Minute
 
 	// cycleMost bounds how long we watch a raise at a limit over a long time.
@@ -47,8 +47,8 @@ const (
 	// PenaltyWithin is how soon a penalty follows its cause.
 	PenaltyWithin = 5 * time.Second
 
-	// provenFor: if a rate has gone well for this time, new trouble counts as an outage. New trouble within relapseIn of
-	// the last such time counts against the rate.
+	// provenFor: if a rate has gone well for this time, new trouble counts as an outage. If addresses failed in a row less
+	// than relapseIn ago, new trouble counts against the rate.
 	provenFor = 12 * time.Second
 	relapseIn = 10 * time.Minute
 )
@@ -63,29 +63,29 @@ type Nothing struct {
 	domain, tenant string // shared by all addresses that failed; "": there are several
 	few            bool   // too few addresses failed to show the cause
 
-	passedAgain int   // repeated addresses that passed since a new one did
+	passedAgain int   // repeated addresses that passed since a new address last passed
 	votes       votes // new addresses that failed right after a repeated one passed
 	said        votes // new addresses in a row whose replies say "greylisted"
-	before      int   // passedAgain when a new address last failed
+	before      int   // value of passedAgain when a new address last failed
 	proven      bool  // the earlier rate had gone well for long
 	stepped     bool  // a raise was taken back just before
 	raised      bool  // a raise failed at once just before, and no address has passed since
 	neverPassed bool  // no address had ever passed
 	excused     bool  // a limit on sessions or openings was found just before
 	limit       float64
-	pace        float64 // the most that we lately asked in a second, perhaps less than the rate; 0: not known
+	pace        float64 // the most addresses that we lately asked in a second, perhaps below the rate; 0: not known
 
 	good time.Time // the newest good answer
 	cycle
 }
 
-// cycle is a time in which addresses pass, with the following time in which none does.
+// cycle is a time in which addresses pass, together with the next time in which none passes.
 type cycle struct {
 	ended  time.Time     // when addresses last began to pass again
 	cycled int           // good answers since ended
 	was    int           // good answers in the cycle before
 	from   time.Time     // when this cycle began
-	failed time.Time     // sending time of the first failure of the first row that ended a raise
+	failed time.Time     // when the first address of the first row that ended a raise was sent
 	went   time.Duration // how long all addresses passed in this cycle
 	steady bool          // see wasSteady
 	closed time.Duration // how long nothing passed before this cycle, if our rate was the cause
@@ -161,7 +161,7 @@ func (x *Nothing) Asked() int { return x.asked }
 // AsksAgain reports whether the next address to ask alone is one that failed before.
 func (x *Nothing) AsksAgain() bool { return x.again }
 
-// NoteAskedAgain notes that the caller has chosen such an address.
+// NoteAskedAgain notes that the caller has chosen an address that failed before.
 func (x *Nothing) NoteAskedAgain() { x.again = false }
 
 // Failing returns the mail domain and the tenant that all failed addresses share; "": they have several.
@@ -180,7 +180,7 @@ func (x *Nothing) nextAlone(now time.Time) time.Time {
 // failedAlone handles a bad answer to a new address that was asked alone.
 func (p *Pace) failedAlone(t *Try, now time.Time) Effect {
 	x := &p.nothing
-	if p.firsts.row == 1 { // the first failure here, as after a takeover
+	if p.firsts.row == 1 { // the first failure at this node, as after a takeover
 		x.domain, x.tenant, x.few = t.Domain, t.Tenant, true
 	}
 	if t.Domain != x.domain {
@@ -271,8 +271,8 @@ func settle(p *Pace, first *Try, passed bool) {
 	}
 }
 
-// goLower lowers the rate after nothing passed for a while. The new rate is the one before the raise, or what a limit
-// lets through.
+// goLower lowers the rate after nothing passed for a while. The new rate is the rate before the raise, or the rate that
+// a limit lets through.
 func goLower(p *Pace, lasted time.Duration, now time.Time) {
 	x := &p.nothing
 	from, price := p.rate, lasted
@@ -302,24 +302,24 @@ func goLower(p *Pace, lasted time.Duration, now time.Time) {
 	}
 	lower, edge := from, 0.0
 	switch {
-	case min(x.closed, lasted) >= penaltyLeast && x.went < longLeast && !p.long: // another penalty: more passed than may
+	case min(x.closed, lasted) >= penaltyLeast && x.went < longLeast && !p.long: // another penalty: too much passed
 		lower, edge = from/2, from
 	case measured:
 		lower, edge = min(to, from), x.limit
 	case through > 0:
 		p.cycle = min(now.Sub(x.from), cycleMost)
 		lower, edge = nearEdge*through, through
-	case !x.stepped || 2*x.limit < from: // otherwise stepBack has undone the raise
+	case !x.stepped || 2*x.limit < from: // if false, stepBack has undone the raise
 		lower, edge = from/2, from
 	}
 	if 2*lower < from {
-		p.gap = now // costs of earlier raises no longer count: a raise can win much
+		p.gap = now // raise soon: earlier costs no longer count if a raise can win much
 	}
 	p.failedTrial(now, price, lower)
 	if edge > 0 {
 		p.lower(lower, edge, now)
 	}
-	if supposed { // if it is a penalty, this raise passes for longer
+	if supposed { // if there is no limit over a long time, this raise shows that
 		p.step, p.credit = stepLong, creditTrial
 	}
 	p.hold = now.Add(min(lasted, aloneLate))
@@ -336,7 +336,7 @@ func wasSteady(p *Pace, at time.Time) bool {
 }
 
 // through returns how many addresses a second pass at a limit that counts over a long time. through takes the average
-// of a whole cycle. 0: it isn't such a limit.
+// of a whole cycle. 0: the limit doesn't count over a long time.
 func (x *Nothing) through(now time.Time, lasted time.Duration) float64 {
 	took := now.Sub(x.from)
 	if few := min(x.cycled, x.was); few < limitFew || 4*few < 3*max(x.cycled, x.was) {
@@ -357,7 +357,7 @@ func (p *Pace) Outage(now time.Time) {
 	p.enter(phaseOf(p), now, "the receiver was down, which says nothing about our rate")
 }
 
-// Proven reports whether the rate has gone well for so long that new trouble isn't due to it.
+// Proven reports whether the rate has gone well for so long that new trouble isn't due to the rate.
 func (p *Pace) Proven(now time.Time) bool {
 	return !p.trying && !p.test.open && p.phase != PhaseStarting && now.Sub(p.began) >= quietNothing && p.edge == 0
 }

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A receiver may refuse sessions again after about as many openings as last time. At the second such refusal the limit
-// is taken as alikeOnce times the openings of the last second, at the third as alikeTwice times. Most receivers count
-// by the second, and each step may cost a penalty.
+// A receiver may refuse sessions again after about as many openings as last time. When that happens the second time,
+// the limit is taken as alikeOnce times the openings of the last second; the third time, as alikeTwice times. Most
+// receivers count by the second, and each step may cost a penalty.
 const alikeOnce, alikeTwice = 0.9, 0.5
 
 // OpeningRate finds how many sessions a second a receiver lets us open. OpeningRate searches as Pace does, but a failed
@@ -74,8 +74,9 @@ func (o *OpeningRate) Opened(dialled, now time.Time) {
 	o.good(dialled, now, o.share, 0)
 }
 
-// Refused notes the dial time of the first session that was refused after others opened. open is how many of those are
-// still open. Refused reports whether we opened too fast: as many sessions opened as before the last refusal.
+// Refused notes the dial time of the first session that was refused after others opened. open is how many of the opened
+// sessions are still open. Refused reports whether we opened too fast: as many sessions opened as before the last
+// refusal.
 func (o *OpeningRate) Refused(dialled, now time.Time, open int) bool {
 	x := &o.spell
 	x.to = dialled
@@ -100,7 +101,7 @@ func (o *OpeningRate) TooFast(dialled, now time.Time) {
 		limit = alikeOnce * min(max(limit, 1), o.rate)
 	case x.alike == 2:
 		limit = alikeTwice * min(max(limit, 1), o.rate)
-	case x.alike > 2: // a limit over a long time; it allows at least as many as opened in all
+	case x.alike > 2: // the limit counts over a long time, and allows at least opened sessions
 		opened, took := float64(x.opened)/o.share, dialled.Sub(x.from)
 		limit = math.Sqrt(min(o.rate, opened/(took+x.paused).Seconds()) * min(o.rate, opened/took.Seconds()))
 	case limit < 1 || limit > o.rate:
@@ -113,7 +114,7 @@ func (o *OpeningRate) TooFast(dialled, now time.Time) {
 	o.failedTrial(now, 0, 0)
 	o.lower(to, limit, now)
 	if o.spell.alike > 0 {
-		o.step = stepMost // the limit may be higher
+		o.step = stepMost // the true limit may be higher
 	}
 	o.until, o.since = now.Add(settles), now.Add(settles)
 	o.stretch(o.until)

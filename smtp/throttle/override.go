@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Override is a part of Limits: the fields that an operator or a rule has set. The zero value sets none. Overrides can
-// be compared with ==.
+// Override is a part of Limits: the fields that an operator or a rule has set. The zero value sets no field. Overrides
+// can be compared with ==.
 type Override struct {
 	has    uint32 // a bit for each Field
 	values Limits

@@ -21,31 +21,32 @@ const (
 	shareSet   = 0.10
 	shareSure  = 0.3
 
-	// The rate is also too high if a share of shareNow of the newest sureTries is transient (near a known limit, of
-	// nearTries), or a share of shareMany of the newest shareTries. So a limit is found with fewer deferrals.
+	// The rate is also too high if shareNow of the newest sureTries are transient, or shareMany of the newest shareTries.
+	// Near a known limit, shareNow of the newest nearTries are enough. So a limit is found with fewer deferrals.
 	shareNow, shareMany = 0.4, 0.22
 
 	// The rate is surely too high if deferrals exceed their usual share by shareMore.
 	shareMore = 0.15
 
 	// The number of first tries depends on the share to be measured: sureTries for more than shareSure, shareTries for
-	// more than shareMany, laterTries for less. With the last two, shareLeast addresses must have passed when asked again.
+	// more than shareMany, laterTries for less. With shareTries and laterTries, shareLeast addresses must have passed when
+	// asked again.
 	nearTries, sureTries, shareTries, laterTries = 8, 20, 50, 100
 	shareLeast                                   = 3
 
-	// If more than shareBad get a bad answer, we test a lower rate. We don't if it is ownTimes as likely that the
-	// addresses are the cause. Above shareMost fewer tries are enough.
+	// If more than shareBad get a bad answer, we test a lower rate. The rate isn't tested if it is ownTimes as likely that
+	// the addresses are the cause. If the share is above shareMost, fewer tries are enough.
 	shareBad, shareMost, ownTimes = 0.25, 0.65, 10
 
 	// If nearlyAll get a bad answer, it is a penalty or an outage.
 	nearlyAll = 0.95
 
-	// quietAgain: without a good answer for this long, an address that is asked again proves something.
+	// quietAgain: if no good answer came for this long, the answer to a repeated address proves something.
 	quietAgain = 2 * time.Second
 
 	// Near a known limit a row of bad answers is enough if chance causes such a row in 1 of 1,000 cases; rowNearOdds is
-	// the logarithm. The same holds quietNothing after the last good answer. If few addresses fail, a row of three is
-	// enough.
+	// the logarithm. Away from a limit, this holds if the last good answer is quietNothing ago. If few addresses fail,
+	// three are enough.
 	rowNearOdds = 6.9
 
 	// below is the part of a measured limit that we use. slower is the part of the rate at which a small share is tested.
@@ -67,8 +68,7 @@ const (
 	// usualFor: if a share stayed at a lower rate, it isn't tested again for this long.
 	usualFor = 15 * time.Minute
 
-	// A share above the known usual one is tested again if it is usualMore times as large, and testGap after the last
-	// test.
+	// A share above the usual share is tested again if it is usualMore times as large, testGap after the last test.
 	usualMore = 2
 	testGap   = time.Minute
 )
@@ -82,8 +82,8 @@ const (
 	PhaseFull     Phase = "full"           // only the ceiling limits the rate
 	PhaseHolding  Phase = "holding"        // just below a rate that was too high
 	PhaseRising   Phase = "rising"         // a higher rate is tried
-	PhaseTesting  Phase = "testing"        // at a lower rate, to see whether fewer are deferred
-	PhaseNothing  Phase = "nothing passes" // one address at a time
+	PhaseTesting  Phase = "testing"        // a lower rate is tried, to see whether fewer addresses are deferred
+	PhaseNothing  Phase = "nothing passes" // one address at a time is asked
 )
 
 // Pace decides how many RCPT commands a second we send to one receiver from one of our sources. Pace stays below the
@@ -100,7 +100,7 @@ type Pace struct {
 	phase Phase
 	since time.Time
 	why   string
-	until time.Time // nothing is sent before
+	until time.Time // nothing is sent before this time
 
 	firsts  firsts    // the newest first tries
 	counted time.Time // tries before this say nothing about the present rate
@@ -118,7 +118,6 @@ type Pace struct {
 	grey    greylisting
 }
 
-// flows count the answers to first tries and to addresses asked again.
 type flows struct {
 	flow   flow // good answers
 	asks   flow // all answers
@@ -128,13 +127,13 @@ type flows struct {
 // test is a time at a lower rate, to see whether fewer addresses are deferred.
 type test struct {
 	open   bool
-	many   bool       // because many answers were bad: each bad one counts, whatever its kind
+	many   bool       // the test began because many answers were bad; each bad answer counts, whatever its kind
 	saved  search     // the search before the test
 	share  float64    // share that was deferred before the test
-	later  transients // the same during the test
+	later  transients // the same, counted during the test
 	odds   float64    // logarithm; above 0: our rate isn't the cause
 	tries  float64    // tries since the test began
-	passed int        // of tries, how many got a good answer
+	passed int        // how many of tries got a good answer
 	bad    float64    // estimated number of tries that were deferred for another reason than their address
 	again  compared
 }
@@ -147,10 +146,10 @@ const (
 	Unchanged     Effect = iota
 	Slower               // take back the addresses that are given and not yet sent
 	NothingPasses        // ask one address at a time from now on
-	Refused              // as NothingPasses, and most answers refuse us
+	Refused              // like NothingPasses, and most answers refuse us
 )
 
-// NewPace begins at the ceiling if an operator stated it for this receiver, and otherwise at a part of it.
+// NewPace begins at the ceiling if an operator stated the ceiling for this receiver, otherwise at a part of it.
 func NewPace(b RateBounds, now time.Time) *Pace {
 	p := &Pace{share: 1, firsts: firsts{kinds: replyKinds{}}}
 	p.search.bound(b)
@@ -379,11 +378,11 @@ func (p *Pace) Again(first Try, sent time.Time, passed bool, kind string, now ti
 	}
 	if !passed && (p.firsts.row > 0 || p.test.open) {
 		if e := runDry(p, sent, first.Kind, now); e != Unchanged || p.firsts.row > 0 {
-			return e // others fail too, so the address isn't the cause
+			return e // other addresses fail too, so this one isn't the cause
 		}
 	}
 	chance := p.firsts.kinds.of(first.Kind).transientChance()
-	if !passed && chance >= likelyOwn && chance < surelyOurs { // credit was taken for it
+	if !passed && chance >= likelyOwn && chance < surelyOurs { // credit was taken for this deferral
 		p.credit = min(creditMost, p.credit+chance)
 	}
 	settle(p, &first, passed)
@@ -392,7 +391,7 @@ func (p *Pace) Again(first Try, sent time.Time, passed bool, kind string, now ti
 	}
 	known := p.firsts.kinds.of(first.Kind)
 	stands := known.stands()
-	if known.transientChance() < likelyOwn { // no credit was taken for it
+	if known.transientChance() < likelyOwn { // no credit was taken for this deferral
 		p.spend(stands)
 	}
 	p.later.passed(stands)
@@ -403,8 +402,8 @@ func (p *Pace) Again(first Try, sent time.Time, passed bool, kind string, now ti
 	return p.suspect(now)
 }
 
-// Worth reports whether asking again soon shows something: yes for the first addresses with such an answer, then for a
-// sample.
+// Worth reports whether asking again soon shows something. The first addresses with a kind of answer are worth it,
+// later only a sample.
 func (p *Pace) Worth(kind string) bool { return p.firsts.kinds.worth(kind) }
 
 // InRow returns how many of the newest first tries in a row got a bad answer.
@@ -428,7 +427,8 @@ func (p *Pace) OnOtherLimit(now time.Time) {
 	p.excused, p.gap, p.fails, p.credit = now, now, 0, creditMost
 }
 
-// Cost notes how long no session could be opened. If a raise was taken back just before, this was the penalty for it.
+// Cost notes how long no session could be opened. If a raise was taken back just before, this time was the penalty for
+// the raise.
 func (p *Pace) Cost(since, now time.Time) {
 	if p.stepped.After(since.Add(-PenaltyWithin)) {
 		p.failedTrial(now, now.Sub(since), p.rate)
@@ -441,8 +441,8 @@ func (p *Pace) Calm(now time.Time) bool {
 	return !p.nothing.on && (p.firsts.row == 0 || now.Sub(p.nothing.good) >= quietAgain)
 }
 
-// usualNow returns the share that is known to be deferred at any rate. A large share is replaced once deferrals fall
-// below a third of it.
+// usualNow returns the share that is known to be deferred at any rate. A large known share is replaced once the present
+// share is below a third of it.
 func usualNow(p *Pace, now time.Time) float64 {
 	if p.usual == 0 {
 		return 0
@@ -466,7 +466,7 @@ func (p *Pace) suspect(now time.Time) Effect {
 		now.Sub(p.manyAt) > usualFor {
 		p.manyAt = now
 		limit := measured(p, now)
-		if float64(p.firsts.row) < bad*float64(x.n)/2 { // otherwise it is a penalty
+		if float64(p.firsts.row) < bad*float64(x.n)/2 { // a longer row is a penalty
 			limit = min(limit, (1-bad)*asked(p, now, x))
 		}
 		return beginTest(p, test{share: bad, many: true}, limit, true, now)
@@ -497,8 +497,8 @@ func tooMany(p *Pace, x *sample, usual float64) bool {
 	return x.n >= shareTries && x.likely > usual+shareMany && p.later.seen >= shareLeast
 }
 
-// measured returns the limit that good answers show: how many passed in the second before the newest row of bad ones.
-// The result may be too high if the receiver counts by the seconds of its clock.
+// measured returns the limit that good answers show: how many addresses passed in the second before the newest row of
+// bad answers. The result may be too high if the receiver counts by the seconds of its clock.
 func measured(p *Pace, now time.Time) float64 {
 	passed := float64(p.flow.over(p.firsts.badSince(now)))
 	if passed == 0 {
@@ -524,7 +524,7 @@ func asked(p *Pace, now time.Time, x sample) float64 {
 func (p *Pace) slow(now time.Time, share, limit float64, rests bool) Effect {
 	if newest := p.firsts.since(p.counted, sureTries); newest.n >= sureTries { // a single second may show too little
 		passes := 1 - newest.likely
-		limit = max(limit, passes*passes*asked(p, now, newest)) // squared: clearly slower if many are deferred
+		limit = max(limit, passes*passes*asked(p, now, newest)) // squared, to be clearly slower if many are deferred
 	}
 	return beginTest(p, test{share: share}, limit, rests, now)
 }
@@ -558,8 +558,8 @@ func (p *Pace) judge(bad float64, now time.Time) {
 }
 
 // weighAnswer handles an answer during a test, to a first try or to an address asked again. bad is the chance that the
-// answer isn't about its address; 0: a good answer. If our rate is the cause, such answers get fewer. Once the cause is
-// clear, the test ends.
+// answer isn't about its address; 0: a good answer. If our rate is the cause, bad answers become fewer. Once the cause
+// is clear, the test ends.
 func weighAnswer(p *Pace, bad float64, again bool, now time.Time) {
 	s := min(p.test.share, 0.95)
 	if p.test.many {
@@ -605,7 +605,7 @@ func weighAnswer(p *Pace, bad float64, again bool, now time.Time) {
 }
 
 // overspent lowers the rate a little near a known limit if there were more deferrals than good answers pay for. If
-// several such steps don't help, it isn't a limit.
+// several small steps don't help, there is no limit.
 func (p *Pace) overspent(now time.Time) Effect {
 	if p.edge == 0 || p.credit > -1 || p.rate < enoughLess*p.edge || p.firsts.row > 1 {
 		return Unchanged
@@ -690,7 +690,7 @@ type RateState struct {
 	Edge    float64 // the last rate that was too high; 0: unknown
 	Phase   Phase
 	Since   time.Time
-	Until   time.Time // nothing is sent before
+	Until   time.Time // nothing is sent before this time
 	Why     string    // the reason of the last change, as a sentence
 }
 
@@ -732,7 +732,7 @@ type RateMemory struct {
 	Grey        bool          // the receiver greylists every address
 	Kinds       string        // kinds of replies that mean "greylisted", with commas; "": not known
 	Alone       bool          // no address passed
-	NeverPassed bool          // and no address had ever passed
+	NeverPassed bool          // no address had ever passed
 	Long        time.Duration // about the time over which the limit counts; 0: a second
 }
 
@@ -746,7 +746,7 @@ func (p *Pace) Remember() (RateMemory, bool) {
 	if p.test.open {
 		m.Rate, m.Edge = p.test.saved.rate, p.test.saved.edge
 	} else if x := &p.nothing; x.on && !x.excused && !x.proven && x.limit > 0 && below*x.limit < clearlyLess*p.rate {
-		m.Rate, m.Edge = below*x.limit, x.limit // the rate with which resume would go on
+		m.Rate, m.Edge = below*x.limit, x.limit // the rate that resume would choose
 	}
 	return m, m.Grey || m.Alone || m.Usual > 0 || p.phase != PhaseStarting && (m.Edge > 0 || m.Rate < p.ceiling)
 }

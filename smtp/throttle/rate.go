@@ -13,10 +13,12 @@ const (
 	// reaches on loopback, so it stands for "no limit".
 	RateEventsMax = 1_000_000
 
-	// RatePerMin is the shortest window of a Rate. Clocks and timers on both sides are too coarse for shorter ones. Guess.
+	// RatePerMin is the shortest window of a Rate. Clocks and timers on both sides are too coarse for shorter windows.
+	// Guess.
 	RatePerMin = time.Millisecond
 
-	// RatePerMax is the longest window of a Rate. We remember nothing over a restart, so we couldn't keep to a longer one.
+	// RatePerMax is the longest window of a Rate. We remember nothing over a restart, so we couldn't keep to a longer
+	// window.
 	RatePerMax = 24 * time.Hour
 )
 

@@ -9,20 +9,21 @@ const (
 	// rowDry bad answers in a row to repeated addresses are enough to slow down.
 	rowDry = 4
 
-	// A limit may let through no more than fewInSecond a second if more than fewBad of the newest first tries are bad.
+	// If at most fewInSecond addresses pass in a second, and more than fewBad of the newest first tries are bad, a good
+	// answer may have used the limit up.
 	fewInSecond, fewBad = 2, 0.3
 )
 
 // dry is a row of bad answers to repeated addresses, with no good answer to any address in between.
 type dry struct {
 	n    int
-	from time.Time // when the row began, or last slowed us down
+	from time.Time // when the row began, or when the rate was last halved because of it
 }
 
 // runDry handles a bad answer to a repeated address. If no address passes for long, the limit may be lower than the
-// known one. First tries would show that, but perhaps none are left: so runDry halves the rate. Soon after a penalty a
-// short row means the next penalty. During a test, rowNothing bad answers in a row mean that nothing passes, whatever
-// their kind.
+// known limit. First tries would show the limit, but perhaps no new addresses are left. So runDry halves the rate. Soon
+// after a penalty a short row means the next penalty. During a test, rowNothing bad answers in a row mean that nothing
+// passes, whatever their kind.
 func runDry(p *Pace, sent time.Time, kind string, now time.Time) Effect {
 	if p.edge == 0 || p.nothing.on || p.grey.on || sent.Before(p.counted) ||
 		!p.test.open && !MayBeOurs(p, kind) {

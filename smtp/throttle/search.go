@@ -4,7 +4,7 @@ import "time"
 
 // search finds an unknown limit, of RCPTs or of openings a second, by raising a rate until it is too high (lower).
 // Below the last rate that was too high, the edge, the rate rises fast. Near the edge it rises in small steps that good
-// answers pay for, and each raise is a trial: if it fails, the next one comes later.
+// answers pay for, and each raise is a trial: if a raise fails, the next raise comes later.
 const (
 	// At an unknown receiver the rate begins at 1/startShare of the allowed one. It doubles after the good answers of
 	// startFor seconds, at least startFew and at most startMany. After startRow times as many in a row, at least
@@ -32,7 +32,7 @@ const (
 	trialFor            = 3 * time.Second
 
 	// Near the edge good answers pay for deferrals. creditPrice good answers earn credit for one deferral; at most
-	// creditMost is saved. A raise needs creditTrial.
+	// creditMost is saved. A raise needs a credit of creditTrial.
 	creditPrice             = 400
 	creditLeast, creditFor  = 150.0, 60.0
 	creditMost, creditTrial = 2.0, 1.5
@@ -45,22 +45,23 @@ const (
 	trialWorth   = 20.0
 	worthLeast   = 6.0
 
-	// wonShort: after this many good raises in a row, a limit that seemed to count over a long time is none.
+	// wonShort: after this many good raises in a row, there is no limit over a long time, although one was supposed.
 	wonShort = 3
 
-	// If a rate went well for provedAfter good answers and provedFor, and then fell below fellBy of itself, we try it
-	// again directly. The first wait is returnGap and doubles after each failure; there are at most returnsMost tries.
+	// If a rate went well for provedAfter good answers and for provedFor, and then fell to less than fellBy of it, the old
+	// rate is tried again directly. The first such try comes after returnGap. The wait doubles after each failure, and
+	// there are at most returnsMost tries.
 	provedAfter = 40
 	provedFor   = 4 * time.Second
 	fellBy      = 1.0 / 3
 	returnGap   = 10 * time.Second
 	returnsMost = 5
 
-	// A rate is proven only if at least usedFrom of it was used. Otherwise the check starts again after usedFor.
+	// A rate is proven only if at least usedFrom of it was used. If less was used, the check starts again after usedFor.
 	usedFrom = 0.7
 	usedFor  = 4 * time.Second
 
-	// slowest is the lowest rate: one every five seconds.
+	// slowest is the lowest rate: one event every five seconds.
 	slowest = 1.0 / 5
 )
 
@@ -68,7 +69,7 @@ const (
 type search struct {
 	ceiling float64
 	stated  bool
-	rate    float64 // in use now
+	rate    float64 // the rate in use now
 	proved  float64 // the newest rate that went well
 	edge    float64 // the newest rate that was too high; 0: not known
 	steps
@@ -80,7 +81,7 @@ type search struct {
 	trying bool          // the newest raise went above the edge
 	credit float64       // deferrals that we may still cause
 	gap    time.Time
-	hold   time.Time // no raise before this time
+	hold   time.Time // the rate isn't raised before this time
 
 	counts
 }
@@ -89,9 +90,9 @@ type search struct {
 type counts struct {
 	began    time.Time // when the rate last changed
 	answered int       // answers that don't speak against the rate
-	passed   int       // of answered, the good ones
+	passed   int       // how many of answered are good
 	used     int       // all answers
-	bads     float64   // estimated number of used that were deferred for another reason than their own
+	bads     float64   // estimated number deferred for another reason than their address
 	inRow    int       // good answers since the newest such deferral
 }
 
@@ -99,10 +100,10 @@ type counts struct {
 type steps struct {
 	stepsFrom  float64 // the rate before the first step; 0: no step
 	stepsAt    time.Time
-	stepsShare float64 // share that was deferred at that rate
+	stepsShare float64 // share that was deferred at stepsFrom
 }
 
-// raises counts the newest raises in a row that failed, and those that went well.
+// raises counts how many of the newest raises failed in a row, and how many went well in a row.
 type raises struct {
 	fails, won int
 	failedAt   time.Time // when a raise last failed within trialFor
@@ -110,16 +111,16 @@ type raises struct {
 
 // fall holds the rate that had gone well before it fell. The cause may have ended, so search tries it again.
 type fall struct {
-	from      float64 // good answers a second; 0: none
+	from      float64 // good answers a second at that rate; 0: no such rate
 	returnAt  time.Time
 	returned  int
-	returning bool // the newest raise went back to that rate
+	returning bool // the newest raise went back to the old rate
 }
 
 // bound sets the allowed rate.
 func (s *search) bound(b RateBounds) { s.ceiling, s.stated = b.Ceiling.PerSecond(), b.Stated }
 
-// begin starts at the ceiling if it is stated, and otherwise at a part of it.
+// begin starts at a stated ceiling, and otherwise at a part of the ceiling.
 func (s *search) begin(now time.Time) {
 	s.rate, s.step, s.credit = s.ceiling, stepLeast, creditMost
 	if !s.stated {
@@ -151,7 +152,7 @@ func (s *search) good(sent, now time.Time, share, usual float64) bool {
 			s.fell.from, s.fell.returned = well, 0
 		}
 	}
-	if s.used++; s.rate >= s.ceiling || float64(s.passed) < (1-nearlyAll)*float64(s.used) { // perhaps it is a penalty
+	if s.used++; s.rate >= s.ceiling || float64(s.passed) < (1-nearlyAll)*float64(s.used) { // perhaps a penalty
 		return false
 	}
 	ran := sent.Sub(s.began)
@@ -168,8 +169,8 @@ func (s *search) good(sent, now time.Time, share, usual float64) bool {
 	return s.raise(now)
 }
 
-// goodPerDeferral returns how many good answers pay for a deferral: those of about a minute, from creditLeast to
-// creditPrice. So a low rate doesn't wait longer than a high one.
+// goodPerDeferral returns how many good answers pay for a deferral: as many as come in about a minute, from creditLeast
+// to creditPrice. So a low rate doesn't wait longer than a high one.
 func (s *search) goodPerDeferral() float64 {
 	return min(max(creditFor*s.rate, creditLeast), creditPrice)
 }
@@ -225,8 +226,8 @@ func (s *search) raise(now time.Time) bool {
 	return raised
 }
 
-// bad handles a bad answer. chance is the probability that our rate is the cause. If it is very low, the answer proves
-// the rate as a good one does.
+// bad handles a bad answer. chance is the probability that our rate is the cause. If that probability is very low, the
+// answer proves the rate as a good answer does.
 func (s *search) bad(sent time.Time, chance float64) {
 	if sent.Before(s.began) {
 		return
@@ -280,7 +281,8 @@ func (s *search) lower(to, edge float64, now time.Time) {
 	s.stretch(now)
 }
 
-// failedTrial notes a failed raise. lasted is how long nothing passed because of it, and next is the rate after it.
+// failedTrial notes a failed raise. lasted is how long nothing passed because of the raise, and next is the rate after
+// the raise.
 func (s *search) failedTrial(now time.Time, lasted time.Duration, next float64) {
 	if s.trying {
 		if s.fails++; now.Sub(s.began) < trialFor {
@@ -293,8 +295,8 @@ func (s *search) failedTrial(now time.Time, lasted time.Duration, next float64) 
 	s.gap = later(s.gap, now.Add(max(least, time.Duration(worth*float64(lasted)))))
 }
 
-// spentUntil is for a raise far above a limit that counts over a long time. If the raise used the limit up, it returns
-// when the limit lets more through; otherwise zero.
+// spentUntil is for a raise far above a limit that counts over a long time. If the raise used the limit up, spentUntil
+// returns when the limit lets more through. In other cases spentUntil returns zero.
 func (s *search) spentUntil() time.Time {
 	if !s.trying || s.step < stepLong {
 		return time.Time{}

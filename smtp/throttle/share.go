@@ -4,8 +4,8 @@ package throttle
 // Open sessions, rates and hourly refusals are multiplied by k/n and rounded down, so that all shares together are at
 // most a. Limits by session or transaction stay as they are.
 //
-// A field may become 0, which permits nothing. Validate refuses it; Window and Budget accept it. k of n or more is the
-// whole; no votes, or none for this node, is nothing.
+// A field may become 0, which permits nothing. Validate refuses such a field; Window and Budget accept it. With all
+// votes, the node may use the whole limits. With no votes, the node may use nothing.
 func (a Limits) Share(k, n int) Limits {
 	if n > 0 && k >= n {
 		return a
@@ -14,7 +14,7 @@ func (a Limits) Share(k, n int) Limits {
 		k, n = 0, 1
 	}
 	for _, whole := range []*int{&a.Connections, &a.ConnectionRate.Events, &a.RcptRate.Events, &a.RefusedPerHour} {
-		*whole = int(int64(*whole) * int64(k) / int64(n)) // at most a million times the number of nodes
+		*whole = int(int64(*whole) * int64(k) / int64(n)) // no overflow: at most a million times the number of nodes
 	}
 	return a
 }

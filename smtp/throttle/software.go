@@ -14,9 +14,9 @@ type Shown struct {
 type Software struct {
 	Name       string
 	PerSession int    // we end a session after this many, below the server's limit; 0: the hourly budget applies
-	PerHour    int    // refusals that it tolerates in an hour of all sessions; 0: not published
-	PerMail    int    // transactions without a message that it tolerates in a session; 0: any number
-	Repeats    bool   // in a transaction it may repeat a refusal for the next address
+	PerHour    int    // refusals that the server tolerates in an hour, all sessions together; 0: not published
+	PerMail    int    // transactions without a message that the server tolerates in a session; 0: any number
+	Repeats    bool   // the server may repeat a refusal for the next address of the transaction
 	Where      string // source: a manual and its option, or a file of its code
 	By         string // the evidence, as "its greeting"
 }
@@ -25,7 +25,7 @@ type Software struct {
 type softwareRow struct {
 	name     string
 	greeting string // marks in a greeting: whole words in lower case, with "|" between them
-	hello    string // the same in a reply to EHLO
+	hello    string // marks in a reply to EHLO, in the same form
 	hosts    string // suffixes of host names, with blanks between them
 
 	perSession int // see Software
@@ -52,7 +52,7 @@ var softwares = []softwareRow{
 	{name: "Postfix", greeting: "postfix", perSession: 8,
 		where: "postconf(5): smtpd_soft_error_limit 10, smtpd_hard_error_limit 20; anvil counts no refusals"},
 	// Exim counts every RSET, EHLO and STARTTLS but the first. At the eleventh it logs a line for which fail2ban bans. We
-	// send nine RSETs at most, which leaves one for what a host adds.
+	// send nine RSETs at most. Nine RSETs leave one command for what a host adds.
 	{name: "Exim", greeting: "exim", perSession: 8, perMail: 10,
 		where: "Exim specification, chapter 14: smtp_max_synprot_errors and smtp_max_unknown_commands; " +
 			"rcpt_fail_count limits nothing as shipped; smtp_accept_max_nonmail 10, and smtp_in.c: all but MAIL, RCPT and DATA"},
@@ -72,7 +72,7 @@ var softwares = []softwareRow{
 	{name: "James", greeting: "james smtp server|james awesome smtp server", perSession: 8,
 		where: "Apache James smtpserver.xml, ValidRcptHandler: refuses and counts nothing"},
 
-	{name: "cPanel", greeting: "we do not authorize the use of this system", perMail: 10, // as Exim
+	{name: "cPanel", greeting: "we do not authorize the use of this system", perMail: 10, // cPanel runs Exim
 		where: "cPanel, Exim Configuration Manager: Dictionary attack protection, on by default, limits the rate of " +
 			"hosts with more than four failed recipients"},
 	{name: "Stalwart", greeting: "stalwart", perHour: 1,
@@ -102,7 +102,8 @@ var softwares = []softwareRow{
 }
 
 // SoftwareOf says which software a host runs. A known gateway or operator comes first, because it counts over all its
-// machines. Then comes software that isn't known to count by the session. If a host shows two others, neither counts.
+// machines. Then comes software that isn't known to count by the session. If a host shows two kinds of software that
+// count by the session, SoftwareOf returns none.
 func SoftwareOf(shown Shown) Software {
 	if s := softwareOfHost(shown.Host); s.Name != "" {
 		return s

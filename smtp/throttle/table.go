@@ -47,9 +47,9 @@ type Table struct {
 // layers is one loaded state. layers never changes after it is stored.
 type layers struct {
 	version uint64
-	rules   [LayerOverride + 1][]Rule // by layer, in the given order, with clean names
-	named   map[string][]layered      // by name, the weakest rule first
-	// whole holds the limits of each name with rules, wider names included. Every plan looks them up.
+	rules   [LayerOverride + 1][]Rule // rules by layer, in the given order, with clean names
+	named   map[string][]layered      // rules by name, the weakest first
+	// whole holds the limits of each name with rules, wider names included. Every plan looks these limits up.
 	whole map[string]*Limits
 }
 
@@ -58,8 +58,8 @@ type layered struct {
 	*Rule
 }
 
-// NewTable makes a table of DefaultLimits, the built-in rules for operators, and the rules of a file. Errors are those
-// of Replace.
+// NewTable makes a table of DefaultLimits, the built-in rules for operators, and the rules of a file. The errors are
+// the errors of Replace.
 func NewTable(file []Rule) (*Table, error) {
 	t := new(Table)
 	l := &layers{}
@@ -106,8 +106,8 @@ func (t *Table) Replace(layer Layer, rules []Rule) error {
 	return nil
 }
 
-// Check returns what is wrong with the rule's name, or with a field that this name can't have. Errors are those of
-// Replace.
+// Check returns what is wrong with the rule's name, or with a field that this name can't have. The errors are the
+// errors of Replace.
 func (r Rule) Check() error { return r.clean() }
 
 // clean normalizes the rule's name, or returns what is wrong with it.
@@ -201,7 +201,7 @@ func (t *Table) Rules(l Layer) []Rule { return t.layers.Load().rules[l] }
 //
 // The key is the receiver key, unless a narrower override matches. A narrower override gets an actor of its own, with
 // the key "suffix:NAME", or "domain:NAME/" and then the key without the domain. A suffix matches only if all hosts lie
-// under it, so that one strange host can't put a receiver under the rules of another.
+// under it, so that one strange host can't put a receiver under another receiver's rules.
 func (t *Table) Match(receiver string, hosts []string, domain string) (key string, a Limits) {
 	l := t.layers.Load()
 	key, anchor := receiver, receiver
@@ -296,7 +296,6 @@ func namesOf(key string) iter.Seq[string] {
 	}
 }
 
-// allowance returns the limits of a key from Match.
 func (l *layers) allowance(key string) Limits {
 	domain, anchor := cutKey(key)
 	a := *l.nearest(anchor)
@@ -306,7 +305,7 @@ func (l *layers) allowance(key string) Limits {
 	return a
 }
 
-// nearest returns the limits of a receiver or suffix: those of its narrowest name with rules.
+// nearest returns the limits of a receiver or suffix: the limits of its narrowest name with rules.
 func (l *layers) nearest(anchor string) *Limits {
 	for anchor != "" {
 		if a, found := l.whole[anchor]; found {
@@ -333,7 +332,8 @@ func (l *layers) hasOwn(domain string) bool {
 	return len(said) > 0 && said[len(said)-1].layer > LayerKnown
 }
 
-// narrowest finds the longest suffix of an override that the receiver key and all hosts lie under; "": none.
+// narrowest finds the override with the longest suffix. The receiver key and all hosts must lie under the suffix; "":
+// none.
 func (l *layers) narrowest(receiver string, hosts []string) string {
 	if len(hosts) == 0 {
 		return ""

@@ -23,7 +23,7 @@ type Try struct {
 	Result         Result
 	Kind           string // the reply code or trouble, and more after KindText; asking again shows what a kind means
 	Domain, Tenant string
-	Greylisted     bool // the reply says so in words
+	Greylisted     bool // the words of the reply say "greylisted"
 	Unsure         bool // an earlier owner of the file may have asked the address, so passing proves nothing
 }
 
@@ -37,27 +37,27 @@ const (
 	// kindsMax bounds the kinds of replies that are told apart. From textsMax on, only their codes are.
 	kindsMax, textsMax = 256, 64
 
-	// KindText stands in a Try's kind between the code and what stands for the words.
+	// KindText separates, in a Try's kind, the reply code from a hash of the words.
 	KindText = " #"
 
-	// The first worthFirst addresses with a kind of reply are asked again soon. If nearly all replies were about their
-	// address, only one in worthSample is.
+	// The first worthFirst addresses with a kind of reply are asked again soon. If nearly all these replies were about
+	// their address, only one in worthSample is asked again.
 	worthFirst, worthSample = 6, 8
 
-	// refusedUsual is the share of refusals with words about us that is usual. A row of them is a block at odds of 1 in
-	// 10,000 that it is chance; blockedOdds is the logarithm.
+	// refusedUsual is the usual share of refusals with words about us. A row of such refusals counts as a block if chance
+	// causes such a row in 1 of 10,000 cases; blockedOdds is the logarithm.
 	refusedUsual, blockedOdds = 0.03, 9.2
 
 	// failingOthers is how many addresses of other domains must pass before one domain can count as failing.
 	failingOthers = 3
 
 	// A failure proves little if few addresses pass. The share that passes is counted from settledIn before the failure,
-	// and from the failure on. If one of these is below fewPass, it may be a penalty, in which a second failure proves
-	// nothing.
+	// and from the failure on. If either share is below fewPass, there may be a penalty. In a penalty a second failure
+	// proves nothing.
 	settledIn = 5 * time.Second
 	fewPass   = 0.1
 
-	// unsure is how many standard deviations we add to the counted share of failures.
+	// unsure is how many standard deviations are added to the counted share of failures.
 	unsure = 1.5
 
 	// A reply is most likely about its address if the chance that it is transient is below likelyOwn. From surelyOurs on
@@ -94,10 +94,10 @@ type firsts struct {
 	list    []storedTry // firstsKept tries; made with the first bad one, which most receivers never send
 	next    int         // index in list
 	n       int
-	plainAt [2]time.Time        // the first and the newest good try before list existed
+	plainAt [2]time.Time        // times of the first and the newest good try before list existed
 	plain   int                 // good tries before list existed
 	row     int                 // bad tries in a row
-	clear   int                 // of row, those that may not be about their address
+	clear   int                 // how many of row may not be about their address
 	failing map[string]struct{} // mail domains in which all addresses fail while others pass
 	kinds   replyKinds
 }
@@ -146,7 +146,7 @@ func (all replyKinds) worth(kind string) bool {
 	return k.skipped%worthSample == 0
 }
 
-// stands returns how many tries of its kind a repeated address represents.
+// stands returns how many tries with this kind of reply a repeated address stands for.
 func (k *replyKind) stands() float64 {
 	if k.passed+k.failed < worthFirst || 2*k.passed >= k.failed {
 		return 1
@@ -172,7 +172,7 @@ func (f *firsts) add(t *Try) {
 			return
 		}
 		f.list = make([]storedTry, firstsKept)
-		for i := range min(f.plain, firstsKept-1) { // as if evenly spaced, which is exact enough
+		for i := range min(f.plain, firstsKept-1) { // times are taken as evenly spaced, which is exact enough
 			f.list[i].sent = f.plainAt[1].Add(-f.plainAt[1].Sub(f.plainAt[0]) * time.Duration(min(f.plain, firstsKept-1)-1-i) / time.Duration(f.plain))
 		}
 		f.n = min(f.plain, firstsKept-1)
@@ -195,8 +195,8 @@ func (f *firsts) add(t *Try) {
 	}
 }
 
-// findFailing finds out whether a mail domain is failing. None of its addresses gets a good answer, and too many
-// addresses of other domains do for that to be chance.
+// findFailing finds out whether a mail domain is failing. None of its addresses gets a good answer, while so many
+// addresses of other domains do that it can't be chance.
 func (f *firsts) findFailing(domain string) {
 	var bad, good, others, passed, failed float64
 	for i := range f.n {
@@ -220,7 +220,6 @@ func (f *firsts) findFailing(domain string) {
 	}
 }
 
-// forgetRow ends the row of bad tries.
 func (f *firsts) forgetRow() { f.row, f.clear = 0, 0 }
 
 // dropRow ends the row of bad tries and forgets them, because their cause is known.
@@ -231,8 +230,8 @@ func (f *firsts) dropRow() {
 }
 
 // rowFails reports whether a row of bad tries shows that nothing passes. If no address has passed, rowNothing are
-// enough. Otherwise the row must be longer than chance allows at the earlier or usual share of failures. Replies that
-// have always been about their address count less.
+// enough. If some addresses have passed, the row must be longer than chance allows at the earlier or usual share of
+// failures. Replies that have always been about their address count less.
 func (f *firsts) rowFails(usual float64) bool {
 	if f.row >= 2*rowNothing {
 		return oddsOf(f.row, usual) >= blockedOdds
@@ -283,8 +282,8 @@ func MayBeOurs(p *Pace, kind string) bool {
 // oddsOf returns the logarithm of the odds that a row of bad answers isn't chance.
 func oddsOf(row int, share float64) float64 { return float64(row) * -math.Log(max(shareSet, share)) }
 
-// isBlocked reports whether the receiver blocks us for every address: too many tries in a row were refused because of
-// us for that to be chance, given how often such refusals come otherwise.
+// isBlocked reports whether the receiver blocks us for every address. A row of refusals because of us must be longer
+// than chance allows, given how often such refusals come at other times.
 func (f *firsts) isBlocked() bool {
 	n, others := 0, 0
 	for n < f.row && n < f.n && f.nth(n).result == RefusedUs {
@@ -299,7 +298,7 @@ func (f *firsts) isBlocked() bool {
 	return n == f.row && float64(n)*-math.Log(min(0.5, usual)) >= blockedOdds
 }
 
-// badSince returns when the first try of the present row of bad ones was sent, as far back as tries are kept.
+// badSince returns when the present row of bad tries began, as far back as tries are kept.
 func (f *firsts) badSince(now time.Time) time.Time {
 	for i := 0; i < f.n && f.nth(i).kind != nil; i++ {
 		now = f.nth(i).sent
@@ -361,7 +360,6 @@ func (f *firsts) blameAddresses(since time.Time) {
 	}
 }
 
-// sample summarizes the first tries since a time.
 type sample struct {
 	n      int
 	span   time.Duration // between the first and the last sending time
@@ -426,7 +424,7 @@ func (f *firsts) rowOf() (domain, tenant string, refused int, grey votes, n int)
 	return domain, tenant, refused, grey, n
 }
 
-// firstBad returns when the oldest bad first try since a time was sent; zero: none was.
+// firstBad returns when the oldest bad first try since a time was sent; zero: no try was bad.
 func (f *firsts) firstBad(since time.Time) (at time.Time) {
 	for i := 0; i < f.n && !f.nth(i).sent.Before(since); i++ {
 		if one := f.nth(i); one.kind != nil {
@@ -459,7 +457,7 @@ func (f *firsts) goodSince(since time.Time) (good, n int) {
 }
 
 // LastBad returns when the newest first try was sent, and how many addresses passed in the second before. If its answer
-// was bad, since is when the first try of that bad row was sent; otherwise zero.
+// was bad, since is when the first try of that bad row was sent. After a good answer since is zero.
 func (p *Pace) LastBad() (sent time.Time, through int, since time.Time) {
 	if p.firsts.n == 0 {
 		return time.Time{}, 0, time.Time{}

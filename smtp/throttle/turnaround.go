@@ -7,7 +7,7 @@ import "time"
 // of the shortest time, or half of the newest excess if that is more.
 type Turnaround struct {
 	Lowest  time.Duration
-	Samples int           // at most TurnaroundSamples
+	Samples int           // number of samples, at most TurnaroundSamples
 	jitter  time.Duration // average of the newest excesses
 }
 
@@ -42,7 +42,7 @@ func (t *Turnaround) Seen(sent, at time.Time) time.Time {
 	return sent.Add(took - t.Lowest + t.yetShorter())
 }
 
-// Least returns the shortest time, less the margin for shorter ones; 0 until the shortest time is known.
+// Least returns the shortest time less the margin; 0 until the shortest time is known.
 func (t *Turnaround) Least() time.Duration {
 	if !t.isKnown() {
 		return 0

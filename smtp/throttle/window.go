@@ -3,9 +3,9 @@ package throttle
 import "time"
 
 const (
-	// windowSteps is the number of steps into which a Window divides its length. The events of one step are one entry, as
-	// if all had happened at its end. This bounds the memory to 16 bytes a step. The steps cost at most one part in
-	// windowSteps of the rate, far less than timers cost.
+	// windowSteps is the number of steps into which a Window divides its length. The events of one step are kept as one
+	// entry, as if all had happened at the end of the step. So the memory is 16 bytes a step. The steps cost at most one
+	// part in windowSteps of the rate, far less than timers cost.
 	windowSteps = 2048
 
 	// groupSpan is how much of a fast rate is granted at once. 20 ms is well above the lateness of timers (1 ms), so late
@@ -16,50 +16,50 @@ const (
 	// 0.98 of an interval apart.
 	earlyShare = 50
 
-	// losersMax is how many other nodes may just have used the part that a Window gained: the other sides of a partition,
-	// rarely more than two. If there are more, the receiver may see one event too many for each.
+	// losersMax is how many other nodes may just have used the part that a Window gained: these are the other sides of a
+	// partition, rarely more than two. For each node more, the receiver may see one event too many.
 	losersMax = 2
 
-	// wakeShare is the part of a group that must be free before Ready says to ask again. With a quarter, a fast rate wakes
-	// its caller every 5 ms and not for each event.
+	// wakeShare is the part of a group that must be free before Ready says to ask again. With a quarter of a group, a fast
+	// rate wakes its caller every 5 ms and not for each event.
 	wakeShare = 4
 )
 
 // Window keeps to a Rate exactly, as the receiver counts it: at most Events happen in any window of length Per.
 //
 // An event sent at one time arrives at another, so a Window treats it as a span. From Begin on the event is open and
-// may happen any time; Done says by when it happened. Open events always count, done events until Per after that time.
-// A caller that measures round trips passes "sent + round trip - lowest round trip" to Done. Once the lowest round trip
-// is known, a constant latency then costs nothing, and jitter can't break the limit. Until then, pass the time of the
-// reply.
+// may happen any time; Done says by when it happened. Open events always count. Done events count until Per after they
+// happened. A caller that measures round trips passes "sent + round trip - lowest round trip" to Done. Once the lowest
+// round trip is known, a constant latency then costs nothing, and jitter can't break the limit. Until then, pass the
+// time of the reply.
 //
-// A Window also spreads events. Up to 50 a second it grants them one by one, at least 0.98 × Per/Events apart. Above
-// that it grants groups of at most groupSpan's worth.
+// A Window also spreads events. Up to 50 a second it grants them one by one, at least 0.98 × Per/Events apart. At a
+// higher rate it grants groups of at most groupSpan's worth.
 //
 // Several Windows may keep to one rate together, each to its share of the events (Limits.Share). When shares change,
-// Set first those that lose. A Window that gains waits for some intervals of its new rate, because the receiver still
-// counts what the others did.
+// first call Set for the Windows that lose. A Window that gains waits for some intervals of its new rate, because the
+// receiver still counts the events of other Windows.
 //
 // If asked at the times that it names and without jitter, a Window grants at least 97 % of its rate. Jitter j costs
 // about j/Per of it, because the limit is guaranteed.
 //
 // Every call costs the same at any rate, and memory is bounded by windowSteps entries. Not safe for concurrent use.
 type Window struct {
-	base time.Time // all offsets count from here; has the monotonic reading
+	base time.Time // all offsets count from this time, which has a monotonic reading
 
 	rate     Rate
 	interval time.Duration // Per / Events
 	group    int           // most events granted at once
 
 	open  int
-	done  []moment // by time, oldest first
+	done  []moment // done events by time, oldest first
 	doneN int      // sum of the counts in done
 
-	last time.Duration // of the newest Begin
+	last time.Duration // time of the newest Begin
 	due  time.Duration // when the next event is due if events are evenly spread
 
-	raised bool          // the share was raised, and the wait for it isn't known yet
-	rest   time.Duration // nothing is granted before
+	raised bool          // the share was raised, and the wait after the raise isn't known yet
+	rest   time.Duration // nothing is granted before this time
 }
 
 // moment is a number of events that had happened by a time.
@@ -111,8 +111,8 @@ func (w *Window) setRate(r Rate) {
 	}
 }
 
-// Ready returns how many events may begin now. If none may, next is when to ask again; zero: when an open event is done
-// or undone.
+// Ready returns how many events may begin now. If no event may begin, next is when to ask again; zero: when an open
+// event is done or undone.
 func (w *Window) Ready(now time.Time) (n int, next time.Time) {
 	t := now.Sub(w.base)
 	w.forget(t)
@@ -139,9 +139,9 @@ func (w *Window) Ready(now time.Time) (n int, next time.Time) {
 	return min(room, int(paced)), time.Time{}
 }
 
-// await waits after a raise. Until now each other node, and this Window, may have been ahead of its even schedule: by
-// one event and earlyShare, or by a group. await waits as long as that many events take at the new rate. After Per
-// nothing earlier counts.
+// await waits after a raise. Until now each other node, and this Window, may have been ahead of schedule by one event
+// and earlyShare, or by a group. await waits as long as that many events take at the new rate. After Per nothing
+// earlier counts.
 func (w *Window) await(t time.Duration) {
 	if !w.raised || w.rate.Events < 1 {
 		return
@@ -163,7 +163,7 @@ func (w *Window) Begin(now time.Time, n int) {
 	w.due = max(w.due, t) + time.Duration(n)*w.interval
 }
 
-// Done notes that n open events had happened by at.
+// Done notes that n open events have happened, at the latest at the time at.
 func (w *Window) Done(at time.Time, n int) {
 	if n <= 0 {
 		return
@@ -172,8 +172,8 @@ func (w *Window) Done(at time.Time, n int) {
 	w.add(at.Sub(w.base), n)
 }
 
-// Undo notes that n open events never happen. Their places in the window are free again, but not their turns on the
-// even schedule.
+// Undo notes that n open events never happen. The places of these events in the window are free again, but not their
+// turns on the even schedule.
 func (w *Window) Undo(n int) {
 	w.open = max(0, w.open-max(0, n))
 }
@@ -198,7 +198,6 @@ func (w *Window) roomAt() time.Duration {
 	return w.expiry(latest)
 }
 
-// forget drops the events that are older than Per.
 func (w *Window) forget(t time.Duration) {
 	k := 0
 	for k < len(w.done) && w.expiry(w.done[k].at) <= t {
