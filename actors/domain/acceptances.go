@@ -10,13 +10,13 @@ import (
 
 const (
 	// recalledHosts is how many hosts of a route we ask the cluster about, in order of preference. Nearly always the first
-	// host answers; the second does while the first is down.
+	// host answers. The second host answers while the first is down.
 	recalledHosts = 2
 
 	// One control probe decides about all acceptances gathered so far. The control probe is asked for canaryMost
 	// acceptances; for canaryFew when the first has waited for canarySoon; for any number when the first has waited for
 	// canaryAfter; and when nothing else is left to ask. So a large domain holds back at most canaryMost acceptances, and
-	// control probes add under 2 % of RCPTs if addresses are asked one a second.
+	// control probes add under 2 % of RCPTs at one address a second.
 	canaryMost  = 400
 	canaryFew   = 50
 	canarySoon  = time.Second
@@ -32,12 +32,11 @@ const (
 type acceptances struct {
 	host     string    // the host that accepted them
 	accepted []pending // wait until the host's behaviour is known
-	proven   []pending // the host's behaviour is known, so these can be settled
-	// canaryBy is when a control probe must be asked at the latest for the acceptances that wait since canaryFrom; zero:
-	// none is needed.
+	proven   []pending // acceptances that can be settled, because the host's behaviour is known
+	// The acceptances wait since canaryFrom, and a control probe must be asked for them by canaryBy; zero: none is needed.
 	canaryBy, canaryFrom time.Time
 	recalled             bool      // we asked what the cluster knows of the domain
-	recallBy             time.Time // until when acceptances wait for the cluster's answer; zero: they don't
+	recallBy             time.Time // until when acceptances wait for the cluster's answer; zero: no wait
 }
 
 // endCanary notes that no control probe is needed to confirm acceptances.
@@ -98,8 +97,8 @@ func (k *controls) askCluster(now time.Time) {
 // behaviourOf returns what is known of how a host answers for the domain, the control probes of this run included. Each
 // host has its own behaviour: a backup may accept everything while the primary tells mailboxes apart.
 //
-// Only control probes count. Refusals of real addresses don't, because some receivers refuse by pattern, or names that
-// were abused once, and accept everything else.
+// Only control probes count. Refusals of real addresses don't count, because some receivers refuse by pattern, or names
+// that were abused once, and accept everything else.
 func (k *controls) behaviourOf(now time.Time, host string) evidence.AcceptBehaviour {
 	h := k.options.Facts.Behaviour(k.route.behaviourKey(host), now)
 	others := func(note evidence.Attempt) bool { return note.Host != host }
@@ -109,9 +108,9 @@ func (k *controls) behaviourOf(now time.Time, host string) evidence.AcceptBehavi
 	return h
 }
 
-// knowsWorth reports whether we know that an acceptance counts, or that it doesn't. After many refusals we don't,
-// because some harvest guards then accept everything. If a control probe is refused later, no guard was active: guards
-// don't relax within minutes.
+// knowsWorth reports whether we know that an acceptance counts, or that it doesn't. After many refusals we don't know
+// this, because some harvest guards then accept everything. If a control probe is refused later, no guard was active:
+// guards don't relax within minutes.
 func (k *controls) knowsWorth(h evidence.AcceptBehaviour, host string, now time.Time) bool {
 	catchAll, known := h.CatchAll()
 	return known && (catchAll || !k.options.Facts.Suspect(k.route.behaviourKey(host), now))
@@ -125,8 +124,8 @@ func (k *controls) takeAcceptance(now time.Time, p pending, c evidence.Case) {
 	}
 }
 
-// fileAcceptance keeps an acceptance until the host's behaviour is known. If others already wait for another host, the
-// address is asked again instead.
+// fileAcceptance keeps an acceptance until the host's behaviour is known. If acceptances of another host already wait,
+// the address is asked again instead.
 func (k *controls) fileAcceptance(now time.Time, p pending, c evidence.Case) {
 	last, _ := c.Last()
 	if len(k.accepted) > 0 && k.host != last.Host {
@@ -185,8 +184,8 @@ func (k *controls) settleByBehaviour(now time.Time, p pending, c evidence.Case, 
 	return k.conclude(now, p.ordinal, c)
 }
 
-// weighAccepted settles the acceptances if the behaviour is known. Otherwise it asks a control probe or gives them up.
-// busy: there are other addresses to ask.
+// weighAccepted settles the acceptances if the behaviour is known. Otherwise weighAccepted asks a control probe or
+// gives the acceptances up. busy: there are other addresses to ask.
 func (k *controls) weighAccepted(now time.Time, busy bool) {
 	if len(k.accepted)+len(k.proven) == 0 || k.isRecalling() {
 		return
@@ -197,7 +196,7 @@ func (k *controls) weighAccepted(now time.Time, busy bool) {
 	}
 	for len(k.proven) > 0 && !k.isCut() {
 		p, c := k.retries.popOf(&k.proven)
-		if !k.settleByBehaviour(now, p, c, h) { // the known behaviour has expired
+		if !k.settleByBehaviour(now, p, c, h) { // what was known of the behaviour has expired
 			k.fileAcceptance(now, p, c)
 			break
 		}

@@ -26,10 +26,10 @@ const routeTimeout = 10 * time.Minute
 type Actor struct {
 	options    Options
 	planner    *planner
-	receiver   *actor.PID // nil: not found yet
+	receiver   *actor.PID // nil: no receiver found yet
 	timer      process.Timer
-	quiet      time.Time // what the parent last heard
-	reported   Waits     // what the parent last heard
+	quiet      time.Time // end of the quiet time, as last sent to the parent
+	reported   Waits     // Waits last sent to the parent
 	reportedAt time.Time
 	woken      time.Time // when the last message came
 	ctx        context.Context
@@ -229,8 +229,8 @@ func (a *Actor) takePulse(c actor.Context, now time.Time, m *wire.Pulse) {
 	}
 }
 
-// takeTermination tells the planner that a receiver actor ended. If it stopped, our addresses may be the cause; if it
-// can't be reached, they aren't.
+// takeTermination tells the planner that a receiver actor ended. If the receiver actor stopped, our addresses may be
+// the cause. If it can't be reached, our addresses aren't.
 func (a *Actor) takeTermination(now time.Time, m *actor.Terminated) {
 	if a.receiver == nil || !m.Who.Equal(a.receiver) {
 		return

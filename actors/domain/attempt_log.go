@@ -26,12 +26,12 @@ const (
 
 // note is one attempt at an address: the time and the reply.
 type note struct {
-	at    int64 // in milliseconds, as evidence.Millis
+	at    int64 // time in milliseconds, as evidence.Millis has it
 	said  *said
-	older *note // the attempt before; nil: none
+	older *note // the attempt before; nil: this is the first
 }
 
-// said is an attempt without its time. Many addresses may share one.
+// said is an attempt without its time. Many addresses may share one said.
 type said struct {
 	attempt evidence.Attempt
 	refs    int
@@ -116,7 +116,7 @@ func (p *pending) newestTime() time.Time {
 	return evidence.TimeOf(p.newest.at)
 }
 
-// fileSaid returns the kept form of an attempt; nil: there is no room for it.
+// fileSaid returns the kept form of an attempt; nil: there is no room for the attempt.
 func (r *attemptLog) fileSaid(a evidence.Attempt, newest bool) *said {
 	a.At = time.Time{}
 	if s := r.said[a]; s != nil {
@@ -144,7 +144,7 @@ func (r *attemptLog) fileSaid(a evidence.Attempt, newest bool) *said {
 	return s
 }
 
-// releaseSaid notes that one address no longer uses a kept attempt.
+// releaseSaid notes that an address no longer uses a kept attempt.
 func (r *attemptLog) releaseSaid(s *said) {
 	if s.refs--; s.refs == 0 {
 		r.forgetText(s)

@@ -10,17 +10,18 @@ import (
 )
 
 const (
-	// chunksMax bounds the chunks at the receiver, whatever credit a late message grants: one is being asked, and one
-	// waits behind it. Due retries may have as many more, so that they don't wait behind a thousand fresh addresses.
+	// chunksMax bounds the chunks at the receiver, whatever credit a late message grants: one chunk is being asked, and
+	// the next one waits. Due retries may have as many chunks again, so that they don't wait behind a thousand fresh
+	// addresses.
 	chunksMax = 2
 
 	// refusedPause is how long we don't offer due retries after the receiver had no room for them.
 	refusedPause = time.Second
 
-	// A chunk has at most wire.AddressesMax addresses. If it is answered within chunkSoon, the next chunk is twice as
-	// large; otherwise half as large, but at least chunkLeast. So a fast receiver never runs dry, and a slow one holds
-	// about a minute's work in memory. While the node has many addresses out, each chunk has chunkLeast. Measured: with 25
-	// as the first size, 20,000 addresses at 20 ms a round trip take a second longer, of 5 to 6 s.
+	// A chunk has at most wire.AddressesMax addresses. If a chunk is answered within chunkSoon, the next one is twice as
+	// large. Otherwise the next one is half as large, but at least chunkLeast. So a fast receiver never waits for
+	// addresses, and a slow one holds about a minute's work in memory. While the node has many addresses out, each chunk
+	// has chunkLeast. Measured: with 25 as the first size, 20,000 addresses at 20 ms a round trip took 6 s instead of 5.
 	chunkLeast = 25
 	chunkSoon  = 20 * time.Second
 
@@ -29,15 +30,15 @@ const (
 	crowdedPause = time.Second
 
 	// triesShift leaves room for four billion chunks each time the work on a domain is begun. So a receiver never mistakes
-	// a new chunk for one of a crashed actor.
+	// a new chunk for a chunk of a crashed actor.
 	triesShift = 32
 )
 
 // open is a chunk at the receiver.
 type open struct {
 	offer   *wire.Offer
-	left    map[uint32]struct{} // without an answer
-	retries bool                // of due retries
+	left    map[uint32]struct{} // addresses without an answer
+	retries bool                // the chunk has due retries
 	acked   bool
 	sent    time.Time
 }
@@ -51,13 +52,13 @@ type backlog struct {
 
 	task      *wire.Task
 	workspace []byte
-	ordinals  []uint32 // in the order of the file; read only
+	ordinals  []uint32 // all addresses in the order of the file; read only
 	next      int      // index in ordinals of the first address that was never offered
 	ready     []uint32 // came back unasked; offered before the others
 
 	chunks    []*open   // oldest first
 	chunk     uint64    // number of the newest; no number is used twice
-	size      int       // of the next chunk
+	size      int       // size of the next chunk
 	retryAt   time.Time // until when no due retries are offered
 	offeredAt time.Time // when the first address was offered, or the ledger caught up after a stall; zero: no address was
 	crowded   bool      // the workspace has all the addresses at receivers that it may have
@@ -86,7 +87,7 @@ func (b *backlog) countFresh() int { return len(b.ordinals) - b.next + len(b.rea
 // hasWaiting reports whether an address can be offered.
 func (b *backlog) hasWaiting(now time.Time) bool { return b.hasFresh() || b.retries.hasDue(now) }
 
-// isBusy reports whether addresses are out, or can be offered soon. Deferred ones become due one by one.
+// isBusy reports whether addresses are out, or can be offered soon. Deferred addresses become due one by one.
 func (b *backlog) isBusy(now time.Time, within time.Duration) bool {
 	return len(b.chunks) > 0 || b.hasWaiting(now.Add(within))
 }
@@ -98,7 +99,7 @@ func (b *backlog) takeNext(now time.Time, retries bool) (ordinal uint32, ok bool
 		return b.retries.popDue(), true
 	case retries:
 		return 0, false
-	case len(b.ready) > 0: // from the end: a lost receiver asked the first ones in vain
+	case len(b.ready) > 0: // take from the end: a lost receiver asked the first addresses in vain
 		last := len(b.ready) - 1
 		ordinal, b.ready = b.ready[last], b.ready[:last]
 		return ordinal, true
@@ -109,7 +110,6 @@ func (b *backlog) takeNext(now time.Time, retries bool) (ordinal uint32, ok bool
 	return 0, false
 }
 
-// unanswered returns the addresses without an answer, in the order of their offers.
 func (o *open) unanswered() (out []uint32) {
 	for _, q := range o.offer.Probes {
 		if _, left := o.left[q.GetOrdinal()]; left {
@@ -139,8 +139,8 @@ func (b *backlog) countOut(retries bool) (n int) {
 	return n
 }
 
-// quietUntil returns until when there is nothing to do; the zero time: for good. busy: there is something to do now, or
-// work is under way.
+// quietUntil returns until when there is nothing to do; the zero time: there is no end. busy: there is something to do
+// now, or work is under way.
 func (b *backlog) quietUntil(now time.Time) (until time.Time, busy bool) {
 	switch r := &b.receiver; {
 	case r.isMissed(): // no node may probe: the customer sees that the work waits
@@ -184,7 +184,7 @@ func (b *backlog) offerMore(now time.Time, hosts []*wire.Host) {
 		b.addStep(findReceiver{r.nextPause()})
 	default:
 		if len(b.chunks) == 0 {
-			r.credit = max(1, r.credit) // no message will grant more: one offer asks for it
+			r.credit = max(1, r.credit) // no message will grant more credit: one offer asks for more
 		}
 		for b.retries.hasDue(now) && !b.crowded && b.countOut(true) < b.chunksNow() && !now.Before(b.retryAt) {
 			b.offerChunk(now, hosts, true)
@@ -197,7 +197,7 @@ func (b *backlog) offerMore(now time.Time, hosts []*wire.Host) {
 }
 
 // chunksNow is how many chunks may be out, of fresh addresses and of due retries each. While the node has many
-// addresses out, it is one, so that every domain progresses.
+// addresses out, each may have only one chunk, so that every domain progresses.
 func (b *backlog) chunksNow() int {
 	if b.options.Load.isHeavy() {
 		return 1

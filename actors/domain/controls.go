@@ -11,19 +11,20 @@ import (
 )
 
 const (
-	// controlOrdinal is the ordinal of control probes. Addresses have smaller ones.
+	// controlOrdinal is the ordinal of control probes. Addresses have smaller ordinals.
 	controlOrdinal = wire.ControlOrdinal
 
-	// unclearMax is how many control probes in a row may show nothing, such as a refusal by policy. Then the acceptances
-	// are given up. Guess.
+	// unclearMax is how many control probes in a row may show nothing, such as a refusal by policy. After unclearMax such
+	// probes, the acceptances are given up. Guess.
 	unclearMax = 3
 
-	// unclearFor is how long we then ask no control probe and give up all acceptances. Guess: long enough not to annoy the
-	// receiver, short enough that a large file isn't lost.
+	// unclearFor is how long we ask no control probe and give up all acceptances after unclearMax unclear control probes.
+	// Guess: long enough not to annoy the receiver, short enough that a large file isn't lost.
 	unclearFor = 10 * time.Minute
 
 	// controlBehind: a first chunk of at least this many addresses includes the first control probe. Such a domain nearly
-	// always needs one, and later it would cost another round trip and queue. A smaller domain may not need one.
+	// always needs a control probe, and a later one would cost another round trip and queue. A smaller domain may need
+	// none.
 	controlBehind = 4
 
 	// staysRefusedFor: a control probe counts as refused if temporary replies say for this long that its mailbox doesn't
@@ -31,7 +32,7 @@ const (
 	staysRefusedFor = time.Minute
 )
 
-// controls find out whether acceptances count: from control probes, from earlier ones, and from witnesses.
+// controls find out whether acceptances count: from control probes of this run and of earlier ones, and from witnesses.
 type controls struct {
 	*job
 	route   *route
@@ -53,14 +54,14 @@ type controlProbe struct {
 	local    string           // the name that is asked
 	let      string           // a name that was deferred and then refused, so it passes the greylist; empty: none
 	deferred string           // the name that was first deferred since a control probe became necessary; empty: none
-	witness  bool             // instead of a made-up name, a witness is asked: an address that was accepted before
-	bare     evidence.Attempt // a control probe's refusal that needs a witness; zero: none
+	witness  bool             // a witness is asked instead of a made-up name
+	bare     evidence.Attempt // refusal of a control probe that needs a witness; zero: none
 	asking   bool             // the control probe is ready, out or deferred
 	early    bool             // a control probe may be asked before any address was accepted
 	owed     bool             // the early control probe waits for what the cluster knows
 	asked    int              // control probes since one became necessary
 	next     time.Time
-	notes    []evidence.Attempt // for the AcceptBehaviour; never changed, only replaced
+	notes    []evidence.Attempt // attempts for the AcceptBehaviour; never changed, only replaced
 }
 
 func (k *controlProbe) noteAttempts(list []evidence.Attempt) {
@@ -75,7 +76,7 @@ func (k *controls) localOf(ordinal uint32) string {
 	return k.work.Local(ordinal)
 }
 
-// nextControl returns when the next control probe is due; zero: nothing waits for it.
+// nextControl returns when the next control probe is due; zero: nothing waits for a control probe.
 func (k *controls) nextControl() time.Time {
 	if len(k.accepted) == 0 || k.asking {
 		return time.Time{}
@@ -140,15 +141,14 @@ func (k *controls) endControl() {
 	k.next = time.Time{}
 }
 
-// pauseControls begins the pause before the next control probe.
 func (k *controls) pauseControls(now time.Time) {
 	pauses := k.options.ControlPauses
 	k.asking = false
 	k.next = now.Add(pauses[min(k.asked, len(pauses))-1])
 }
 
-// endsAt estimates when we will know whether the domain accepts everything. A domain that refuses the first control
-// probe is decided then, and nearly all do. A domain that accepts the first one accepts the others too. deferred is
+// endsAt estimates when we will know whether the domain accepts everything. Nearly all domains refuse the first control
+// probe, and are decided then. A domain that accepts the first control probe accepts the next ones too. deferred is
 // when a deferred control probe is expected to be answered; 0: it isn't deferred.
 func (k *controls) endsAt(now time.Time, deferred time.Duration) time.Time {
 	end, pauses := later(now, k.nextControl()), k.options.ControlPauses
@@ -235,7 +235,7 @@ func (k *controlProbe) otherName(deferred bool) {
 	k.local = k.locals.next()
 }
 
-// isOfMailbox reports whether the answer to a control probe may be about its name only. Then another name may show
+// isOfMailbox reports whether the answer to a control probe may be about its name only. If so, another name may show
 // more.
 func isOfMailbox(last evidence.Attempt) bool {
 	switch last.Reason {
@@ -245,8 +245,8 @@ func isOfMailbox(last evidence.Attempt) bool {
 	return false
 }
 
-// staysRefused reports whether the host refuses missing mailboxes with a 4xx. The host has temporarily refused the same
-// control probe twice, while it accepts other addresses.
+// staysRefused reports whether the host refuses missing mailboxes with a 4xx. Such a host has temporarily refused the
+// same control probe twice, while accepting other addresses.
 func (k *controls) staysRefused(c evidence.Case) bool {
 	last, _ := c.Last()
 	return last.Reason == smtp.NotAccepted && len(k.accepted) > 0 && k.host == last.Host &&

@@ -18,12 +18,13 @@ import (
 )
 
 const (
-	// factsMax bounds the domains that are remembered: 100,000 take about 30 MB. Beyond it we forget the domains that were
-	// asked least recently.
+	// factsMax bounds the domains that are remembered: 100,000 take about 30 MB. Beyond factsMax we forget the domains
+	// that were asked least recently.
 	factsMax = 100_000
 
-	// factLife is how long we believe the result of control probes. A guess: a shorter life asks again for each file, a
-	// longer one misses changes. Exim's callout cache keeps a positive result for 7 days and a negative one for 3 hours.
+	// factLife is how long we believe the result of control probes. A guess: with a shorter life we ask again for each
+	// file, with a longer one we miss changes. Exim's callout cache keeps a positive result for 7 days and a negative one
+	// for 3 hours.
 	factLife = 6 * time.Hour
 
 	// partLife is how long we keep accepted control probes that are too few to show a catch-all domain. partLife must be
@@ -31,8 +32,8 @@ const (
 	partLife = time.Hour
 )
 
-// Facts remembers for a while how hosts answer for domains, by behaviourKey. The domain actors of a node share it; with
-// a Writer, all nodes of a cluster do. Safe for concurrent use.
+// Facts remembers for a while how hosts answer for domains, by behaviourKey. The domain actors of a node share Facts;
+// with a Writer, all nodes of a cluster share the Facts. Safe for concurrent use.
 type Facts struct {
 	// Hour is the length of an hour in rules that count by the hour. Hour is set before anything else is done.
 	Hour throttle.Hour
@@ -199,7 +200,7 @@ func (f *Facts) Flush(ctx context.Context) error {
 // factLine is the stored form of a fact. Times are Unix milliseconds. A line that a newer program wrote is ignored.
 const factLine = "behaviour1 accepted=%d refused=%d first=%d last=%d"
 
-// countMax bounds a count that is read: we never write a larger one.
+// countMax bounds a count that is read: we never write a larger count.
 const countMax = 1_000_000
 
 func (k fact) stored(key string) facts.Fact {

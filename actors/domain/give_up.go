@@ -11,7 +11,7 @@ import (
 )
 
 // An address is given up, and becomes unknown with the reason of its last attempt,
-//   - when GiveUpAfter has passed since its first attempt, or its next attempt would come later than that (outOfTime);
+//   - when GiveUpAfter has passed since its first attempt, or when its next attempt would come later (outOfTime);
 //   - at the file's deadline (expireAll);
 //   - when its receiver was asked for GiveUpAfter and gave no address a good answer (giveUpBarren). Addresses that
 //     couldn't be asked are given up too.
@@ -31,7 +31,7 @@ func untimed(m answerOf) bool {
 func isRcptFor(t evidence.Attempt) bool { return t.Stage == smtp.StageRcpt && !t.Others }
 
 // outOfTime reports whether an address must be given up now. If a RCPT was sent for it, it is given up when its next
-// attempt would come too late; otherwise when the time has passed.
+// attempt would come too late. An address without a RCPT is given up when the time has passed.
 func (r *retries) outOfTime(now time.Time, p *pending, c evidence.Case) bool {
 	if d := r.work.Deadline; !d.IsZero() && !r.start.Add(p.due).Before(d) {
 		return true
@@ -43,8 +43,8 @@ func (r *retries) outOfTime(now time.Time, p *pending, c evidence.Case) bool {
 }
 
 // expireAll ends, at the deadline, all addresses that aren't at a receiver. A deferred address ends with the reason of
-// its last attempt. For the others the reason is that the receiver's limits left no time. Addresses at a receiver end
-// when they come back.
+// its last attempt. For other addresses the reason is that the receiver's limits left no time. Addresses at a receiver
+// end when they come back.
 func (pl *planner) expireAll(now time.Time) {
 	since := pl.since(now)
 	pl.drainWaiting(now, true, func(p pending, c evidence.Case) {
@@ -61,8 +61,8 @@ func (pl *planner) expireAll(now time.Time) {
 }
 
 // noteBarren notes how long the receiver's hosts have given no address a good answer. Time before the first offer of
-// this work, or before the end of the ledger's last stall, doesn't count. If it is too long, noteBarren takes back what
-// is at the receiver.
+// this work, or before the end of the ledger's last stall, doesn't count. If the time is too long, noteBarren takes
+// back what is at the receiver.
 func (b *backlog) noteBarren(now time.Time, m interface {
 	GetBarrenMs() int64
 	GetBarrenReason() uint32

@@ -8,7 +8,7 @@ import (
 
 // A harvest guard is a receiver's defence against guessing addresses. After many refusals it refuses or accepts
 // everything, for an hour or so.
-//   - A guard that refuses says so. Then the whole receiver pauses (penaltyWait in
+//   - A guard that refuses says so. After its words the whole receiver pauses (penaltyWait in
 //     actors/receiver/scheduler/pauses.go), unless we had few refusals there (mayWakeGuard in booking.go).
 //   - A guard that accepts everything is found here. After suspectAfter refusals (Suspect) an acceptance counts only if
 //     a later control probe is refused. If that probe is accepted, a guard is active (meetGuard): the domain is paused
@@ -26,8 +26,8 @@ const (
 	// guardFor is how long a domain isn't asked after a guard was seen there. Guards count by the hour.
 	guardFor = time.Hour
 
-	// refusalsMax bounds the domains whose refusals are counted: 5 MB. Beyond it we forget the domains that were asked
-	// least recently, and may miss a guard there.
+	// refusalsMax bounds the domains whose refusals are counted: 5 MB. Beyond refusalsMax we forget the domains that were
+	// asked least recently, and may miss a guard there.
 	refusalsMax = 10_000
 )
 
@@ -35,8 +35,8 @@ const (
 type refusals struct {
 	times [suspectAfter]time.Time // times of the newest refusals, as a ring
 	next  int
-	// guard is until when the domain isn't asked because a guard was seen; zero: none was, or a control probe was refused
-	// since.
+	// guard is until when the domain isn't asked because a guard was seen; zero: no guard was seen, or a control probe was
+	// refused since.
 	guard time.Time
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // finalsMax is how many addresses may become final before the parent gets them, and drainPause is the pause until the
-// next ones. A million cases at once would take some hundred megabytes, and the parent has to keep up.
+// next finals. A million cases at once would take some hundred megabytes, and the parent has to keep up.
 const (
 	finalsMax  = 1000
 	drainPause = time.Millisecond
@@ -89,7 +89,7 @@ func (j *job) giveUp(now time.Time, ordinal uint32, c evidence.Case, why smtp.Re
 	j.conclude(now, ordinal, c)
 }
 
-// caseTime returns the time of the last attempt of a case. Without an attempt, or if DNS decided, it returns now.
+// caseTime returns the time of the last attempt of a case. Without an attempt, or if DNS decided, caseTime returns now.
 func caseTime(now time.Time, c evidence.Case) time.Time {
 	if n := len(c.Attempts); n > 0 && c.NoRoute == smtp.ReasonNone && !c.Attempts[n-1].At.IsZero() {
 		return c.Attempts[n-1].At

@@ -36,7 +36,7 @@ func NewLoad(weight func(workspace uuid.UUID) int) *Load {
 	return &Load{weight: weight, open: quota.New[uuid.UUID](openMax), out: quota.New[uuid.UUID](outMax)}
 }
 
-// Begin counts one more domain of a workspace. Begin reports whether the workspace may have it.
+// Begin counts one more domain of a workspace. The result says whether the workspace may have one more.
 func (l *Load) Begin(workspace uuid.UUID) bool {
 	return l.open.Take(workspace, l.weight(workspace), 1)
 }
@@ -49,7 +49,7 @@ func (l *Load) End(workspace uuid.UUID, n int) {
 // Addresses returns how many addresses are at receivers.
 func (l *Load) Addresses() int64 { return l.out.Used() }
 
-// takeAddress counts one more address at receivers. takeAddress reports whether the workspace may have it.
+// takeAddress counts one more address at receivers. The result says whether the workspace may have one more.
 func (l *Load) takeAddress(workspace uuid.UUID) bool {
 	return l.out.Take(workspace, l.weight(workspace), 1)
 }

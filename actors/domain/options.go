@@ -27,7 +27,7 @@ type Options struct {
 	Facts   *Facts
 	Load    *Load
 	// Waits returns the waits between attempts at one address, by the key of its receiver. The waits hold when the
-	// receiver names no time. There is at least one, all are positive, and the last one repeats.
+	// receiver names no time. The list has at least one wait, all are positive, and the last one repeats.
 	Waits func(key string) []time.Duration
 	// GiveUpAfter is how long an address stays open after its first attempt.
 	GiveUpAfter time.Duration
@@ -53,11 +53,11 @@ func (o Options) Validate() error {
 // Work is what a domain actor works on.
 type Work struct {
 	Verification uuid.UUID
-	Workspace    uuid.UUID // whose share of a receiver counts
+	Workspace    uuid.UUID // the workspace whose share of a receiver counts
 	Epoch        int64
-	Domain       string   // as a lower-case A-label
+	Domain       string   // the mail domain as a lower-case A-label
 	Tries        int      // how many actors were begun before for the same work and epoch
-	Ordinals     []uint32 // not settled, each once, at least one; read only
+	Ordinals     []uint32 // ordinals that are not settled, each once, at least one; read only
 	Local        func(ordinal uint32) string
 	Deadline     time.Time // then open addresses become unknown; zero: no deadline
 	Left         *Parked   // the state that another actor left; nil: none

@@ -19,8 +19,8 @@ type (
 	NotParked struct{}
 )
 
-// leaveWithin is how long a domain waits for addresses on the wire before it is parked. A receiver that moves waits as
-// long.
+// leaveWithin is how long a domain waits for addresses on the wire before it is parked. A receiver that moves to
+// another node waits as long.
 const leaveWithin = 2 * time.Second
 
 // Parked is the answer to Park: the state with which the work continues. Times are Unix milliseconds of the wall clock.
@@ -125,7 +125,6 @@ func (r *retries) exportAddress(p pending) ParkedAddress {
 	return one
 }
 
-// restore adopts the state that another planner exported.
 func (pl *planner) restore(now time.Time, left *Parked) {
 	for source, wait := range left.GreyWaits {
 		pl.retries.sourceOf(source).enough = time.Duration(wait) * time.Millisecond
@@ -144,7 +143,7 @@ func (pl *planner) restore(now time.Time, left *Parked) {
 		known[left.Addresses[i].Ordinal] = &left.Addresses[i]
 	}
 	fresh := make([]uint32, 0, len(pl.work.Ordinals))
-	for _, ordinal := range pl.work.Ordinals { // without those that are final by now
+	for _, ordinal := range pl.work.Ordinals { // leave out the addresses that are final by now
 		if one := known[ordinal]; one != nil {
 			pl.restoreOne(now, ordinal, one)
 		} else {
@@ -155,7 +154,7 @@ func (pl *planner) restore(now time.Time, left *Parked) {
 }
 
 func (pl *planner) restoreOne(now time.Time, ordinal uint32, one *ParkedAddress) {
-	since := func(ms int64) time.Duration { return time.UnixMilli(ms).Sub(now) } // since this planner began, which is now
+	since := func(ms int64) time.Duration { return time.UnixMilli(ms).Sub(now) } // times count from now, the start
 	p := pending{ordinal: ordinal, since: since(one.Since), due: since(one.Due), reason: one.Reason,
 		waits: one.Waits, marks: one.Marks}
 	if one.IsGrey {

@@ -21,7 +21,7 @@ type planner struct {
 	backlog  backlog  // addresses that were never asked, and those at the receiver
 
 	held     bool      // nothing may be offered
-	heldAt   time.Time // since when nothing may be offered
+	heldAt   time.Time // the time since when nothing may be offered
 	leaveBy  time.Time // when the domain is parked even if chunks are out; zero: never
 	draining bool      // more may become final in the next round
 }
@@ -166,8 +166,8 @@ func (pl *planner) noteAttempt(now time.Time, p pending, last evidence.Attempt) 
 	}
 }
 
-// followAttempt handles the newest attempt at an address. followAttempt concludes; or it keeps an acceptance or a bare
-// refusal until we know whether that counts. False: the address has to be asked again.
+// followAttempt handles the newest attempt at an address. followAttempt concludes, or keeps an acceptance or a bare
+// refusal until we know whether the answer counts. False: the address has to be asked again.
 func (pl *planner) followAttempt(now time.Time, p pending, c evidence.Case, last evidence.Attempt) bool {
 	answered := p
 	answered.reason = smtp.ReasonNone // the address is no longer deferred
@@ -236,7 +236,7 @@ func (pl *planner) deferAll(now time.Time) {
 }
 
 // drainWaiting ends addresses that aren't at the receiver, the due ones or all, until finalsMax are final. drainWaiting
-// reports whether none are left.
+// reports whether no addresses are left.
 func (pl *planner) drainWaiting(now time.Time, all bool, do func(pending, evidence.Case)) bool {
 	for !pl.isCut() {
 		ordinal, ok := pl.backlog.takeNext(now, false)
@@ -302,8 +302,8 @@ func (pl *planner) quietUntil(now time.Time) time.Time {
 	return earliest(pl.controls.nextControl(), pl.controls.witnesses.nextDoubt(now), until)
 }
 
-// holdWork takes addresses back from receivers and offers nothing more, or resumes. The time in between doesn't count
-// towards giving up.
+// holdWork takes addresses back from receivers and offers nothing more, or resumes. The time while work is held doesn't
+// count towards giving up.
 func (pl *planner) holdWork(now time.Time, on bool) {
 	switch {
 	case on && !pl.held:

@@ -21,7 +21,8 @@ var (
 	codas  = [...]string{"", "", "n", "r", "l", "s", "m"}
 )
 
-// randomLocals makes the local parts of control probes. None repeats, and each has another shape than the one before.
+// randomLocals makes the local parts of control probes. No local part repeats, and each has another shape than the one
+// before.
 type randomLocals struct {
 	rand *rand.Rand
 	used map[string]struct{}

@@ -20,15 +20,15 @@ const (
 	// lostMax bounds the suspicion that our addresses make receiver actors fail. At lostMax the addresses are deferred. A
 	// receiver that stops after our offer adds lostSure, so eight in a row without an answer reach the bound. A receiver
 	// that moves adds lostSure if the offer is younger than lostSoon, because no cluster moves receivers that fast that
-	// often; otherwise it adds one. An unreachable or silent receiver adds nothing, because that is our own fault.
+	// often; otherwise a move adds one. An unreachable or silent receiver adds nothing, because that is our own fault.
 	// Guesses.
 	lostMax  = 64
 	lostSure = 8
 	lostSoon = 3 * time.Second
 
-	// A receiver reports the rest of a wait as a duration, in pulses a second apart. We take over an end that is earlier
-	// than the known one by more than heldJitter. We take over a later end if it is later by more than 1/heldPart of the
-	// time left, because a receiver that doesn't know the end reports one that moves along.
+	// A receiver reports the rest of a wait as a duration, in pulses a second apart. An end that is earlier than the known
+	// end by more than heldJitter is taken over. A later end is taken over if the difference is more than 1/heldPart of
+	// the time left: a receiver that doesn't know the end reports one that moves along.
 	heldJitter = time.Second
 	heldPart   = 2
 
@@ -52,7 +52,6 @@ type receiver struct {
 	behind    int        // addresses waiting here, as the receiver last heard
 }
 
-// nextPause returns how long to wait before the next lookup.
 func (r *receiver) nextPause() time.Duration {
 	if r.failures == 0 {
 		return 0
@@ -146,7 +145,6 @@ func (b *backlog) abandonReceiver() {
 	b.takeAllBack()
 }
 
-// recallChunks takes back what the receiver has not asked.
 func (b *backlog) recallChunks() {
 	if b.receiver.reached && len(b.chunks) > 0 {
 		b.addStep(tell{&wire.Cancel{Task: b.task}})

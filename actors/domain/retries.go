@@ -20,7 +20,7 @@ type retries struct {
 	ripe     int                // due addresses at ripeAt, less those popped since
 	ripeAt   time.Duration      // counted from the start of the planner
 	stats    deferralStats
-	sources  map[string]*greySource // by address of the source
+	sources  map[string]*greySource // sources by their address
 	barren   smtp.Reason            // why all waiting addresses are given up: the receiver gives no good answer
 }
 
@@ -29,7 +29,6 @@ func newRetries(j *job, r *route) retries {
 		stats: deferralStats{by: map[smtp.Reason]askedAgain{}}, sources: map[string]*greySource{}}
 }
 
-// hasDue reports whether the time of a deferred address has come.
 func (r *retries) hasDue(now time.Time) bool {
 	return len(r.deferred) > 0 && r.deferred[0].due <= r.since(now)
 }
@@ -70,7 +69,8 @@ func (r *retries) giveBack(ordinal uint32) bool {
 	return true
 }
 
-// takeCase returns the record and the case of an address that was answered or has ended: the kept ones, or new ones.
+// takeCase returns the record and the case of an address that was answered or has ended: kept ones, or new ones if
+// nothing is kept.
 func (r *retries) takeCase(now time.Time, ordinal uint32) (pending, evidence.Case) {
 	p, before := r.again[ordinal]
 	delete(r.again, ordinal)
@@ -95,8 +95,8 @@ func (r *retries) popOf(list *[]pending) (pending, evidence.Case) {
 	return p, c
 }
 
-// ripeEvery is the least time between two counts of the due addresses. There may be a million, and every few of them
-// make an offer.
+// ripeEvery is the least time between two counts of the due addresses. A million addresses may be deferred, and every
+// few due ones make an offer.
 const ripeEvery = time.Second
 
 // countRipe returns how many deferred addresses were due, at most ripeEvery ago.
@@ -132,8 +132,8 @@ func (r *retries) makeProbes(now time.Time, ordinals []uint32, localOf func(ordi
 	return list
 }
 
-// extendWaits adds the time in which nothing could be asked to the times of waiting addresses. That time doesn't count
-// towards giving up, and no greylist wait is learned from it.
+// extendWaits adds the time in which nothing could be asked to the times of waiting addresses. The added time doesn't
+// count towards giving up, and no greylist wait is learned from that time.
 func (r *retries) extendWaits(now time.Time, lost time.Duration) {
 	excused := func(since time.Duration) time.Duration { return max(since, min(since+lost, r.since(now))) }
 	for i := range r.deferred {
@@ -146,9 +146,9 @@ func (r *retries) extendWaits(now time.Time, lost time.Duration) {
 	}
 }
 
-// pending is what is kept of one address from its first answer to its outcome. There may be as many as a file has rows.
-// Each pending takes 56 bytes, and the attempt log takes 24 for each attempt. Times count from the start of the
-// planner.
+// pending is what is kept of one address from its first answer to its outcome. A file may have as many pending
+// addresses as it has rows. Each pending takes 56 bytes, and the attempt log takes 24 for each attempt. Times count
+// from the start of the planner.
 type pending struct {
 	since   time.Duration // time of the first answer; the time until giving up counts from here
 	due     time.Duration // time of the next attempt

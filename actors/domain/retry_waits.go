@@ -11,24 +11,25 @@ import (
 )
 
 // These are the rules for when a deferred address is asked again.
-//   - If the receiver names a wait, that wait holds. Otherwise the configured waits hold; the last one repeats.
+//   - If the receiver names a wait, that wait holds. Without a named wait the configured waits hold; the last one
+//     repeats.
 //   - A greylisted address is asked sooner once another one has passed after a shorter wait (notePassed).
-//   - A greylisted address skips waits that were too short for others (noteInVain).
+//   - A greylisted address skips waits that were too short for other addresses (noteInVain).
 //
-// Before an address comes here, the receiver actor may have asked it twice within seconds. That actor also knows how
-// long its source has to wait (greyWait in actors/receiver/scheduler/ask_again.go). give_up.go says when an address is
-// given up.
+// Before an address comes here, the receiver actor may have asked it twice within seconds. The receiver actor also
+// knows how long its source has to wait (greyWait in actors/receiver/scheduler/ask_again.go). give_up.go says when an
+// address is given up.
 
 // namedInRow is how many waits in a row may be as short as the receiver or a rule names them. Later waits are at least
-// the configured ones. Otherwise a mailbox that is deferred for a minute each time would be asked hundreds of times.
-// Guess.
+// as long as the configured ones. Otherwise a mailbox that is deferred for a minute each time would be asked hundreds
+// of times. Guess.
 const namedInRow = 4
 
 // answerOf is what an answer says about the next attempt.
 type answerOf struct {
 	reason   smtp.Reason
 	wait     time.Duration      // the wait that the receiver named; 0: none
-	attempts []evidence.Attempt // since the last answer
+	attempts []evidence.Attempt // attempts since the last answer
 	out      time.Duration      // how long the address was at the receiver
 }
 
@@ -44,7 +45,7 @@ func wasDeferred(list []evidence.Attempt) bool {
 
 // askLater defers an address or the control probe. If the time of the address is over, askLater returns why instead.
 // askLater never shortens a wait that the receiver named. A wait in which the address isn't asked doesn't count towards
-// giving up. For a control probe it does, so that acceptances never wait too long for one.
+// giving up. Such a wait of a control probe counts, so that acceptances never wait too long for it.
 func (r *retries) askLater(now time.Time, p pending, c evidence.Case, m answerOf) (why smtp.Reason, over bool) {
 	if r.barren != smtp.ReasonNone {
 		return r.whyBarren(c), true
@@ -77,7 +78,7 @@ func (r *retries) nextWait(now time.Time, p *pending, m answerOf) time.Duration 
 	wait, nth := m.wait, int(p.waits)
 	if p.marks &^= markNamed; wait > 0 {
 		p.marks |= markNamed
-		wait += min(wait/20+50*time.Millisecond, time.Second) // receivers count whole seconds
+		wait += min(wait/20+50*time.Millisecond, time.Second) // add a little, because receivers count whole seconds
 		nth -= namedInRow
 	}
 	if m.wait <= 0 || nth >= 0 && wasDeferred(m.attempts) {
@@ -102,7 +103,7 @@ func (r *retries) nextWait(now time.Time, p *pending, m answerOf) time.Duration 
 const earlyApart = 100 * time.Millisecond
 
 // noteDeferred notes that the address itself was deferred, at which source, and since when. At another source the clock
-// starts again, and so do the waits if the address is greylisted: most greylists know a client by its IP address.
+// starts again: most greylists know a client by its IP address.
 func (r *retries) noteDeferred(now time.Time, p *pending, m *answerOf) {
 	for _, first := range m.attempts {
 		if first.Stage != smtp.StageRcpt || first.Code/100 != 4 || first.Others || first.Void {
@@ -170,8 +171,8 @@ func (r *retries) speedUpGreylisted(now time.Time, from *greySource, waited time
 }
 
 const (
-	// If vainAgree greylisted addresses were asked again in vain, and at least vainOthers others wait, the others skip
-	// waits as short as that. One address in vainSample is asked nevertheless.
+	// A wait is skipped as too short if vainAgree greylisted addresses were asked again after it in vain, and at least
+	// vainOthers other addresses wait. One address in vainSample is asked nevertheless.
 	vainAgree, vainOthers, vainSample = 3, 50, 8
 
 	// A wait also counts as too short if it is at most 1/vainMore longer than a wait in vain.
@@ -197,8 +198,8 @@ func (r *retries) sourceOf(address string) *greySource {
 	return s
 }
 
-// noteInVain notes that a greylisted address was asked again and is still greylisted. After several, the other
-// addresses skip configured waits that are as short.
+// noteInVain notes that a greylisted address was asked again and is still greylisted. After several such failures,
+// other addresses skip configured waits that are as short.
 func (r *retries) noteInVain(now time.Time, p *pending, m *answerOf) {
 	v := p.from
 	if v == nil || v.enough > 0 || len(m.attempts) == 0 || p.reason != smtp.Greylisted || m.reason != smtp.Greylisted {

@@ -14,7 +14,7 @@ import (
 type route struct {
 	*job
 	mx.Route
-	hosts    []*wire.Host    // in the form of messages; nil: not known yet
+	hosts    []*wire.Host    // hosts in the form of messages; nil: not known yet
 	asked    bool            // a lookup is under way
 	silent   bool            // DNS gave no answer, so addresses are deferred
 	closed   smtp.Reason     // why the domain takes no mail, according to DNS

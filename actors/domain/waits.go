@@ -20,8 +20,8 @@ type Waits struct {
 	Domain string
 	Waits  []inspect.Wait // counts each address once
 
-	// Ends is when the last address is expected to be final, if receivers let us ask without delay; zero: none waits for a
-	// time.
+	// Ends is when the last address is expected to be final, if receivers let us ask without delay; zero: no address waits
+	// for a time.
 	Ends time.Time
 
 	// Deferred is the fraction, 0 to 1, of the unasked addresses that are expected to be deferred, and Wait for how long.
@@ -68,7 +68,7 @@ func (w *Waits) add(n inspect.Wait) {
 	}
 }
 
-// addDeferred adds what the addresses wait for that were deferred for a reason and aren't due.
+// addDeferred adds what deferred addresses wait for. These addresses were deferred for one reason and aren't due.
 func (pl *planner) addDeferred(now time.Time, out *Waits, r smtp.Reason, deferred *deferredCounts) {
 	c := deferred.by[r]
 	out.add(inspect.Wait{Addresses: c.addresses, For: inspect.ForRetry, Reason: r.String(), Receiver: pl.route.key,
@@ -86,7 +86,7 @@ func (pl *planner) addDeferred(now time.Time, out *Waits, r smtp.Reason, deferre
 	out.Ends = later(out.Ends, pl.start.Add(min(ends, gaveUp)))
 }
 
-// waitForReceiver returns what the addresses that could be asked now wait for.
+// waitForReceiver returns what keeps the receiver from asking the addresses that are ready.
 func (pl *planner) waitForReceiver(now time.Time, deferred *deferredCounts) inspect.Wait {
 	w := inspect.Wait{Addresses: pl.backlog.countFresh() + deferred.due, For: inspect.ForReceiver}
 	for _, o := range pl.backlog.chunks {
@@ -140,7 +140,7 @@ type deferredFor struct {
 	addresses   int
 	first, last time.Duration // when the first and the last of them are asked again
 	ends        time.Duration // when the last one is expected to be answered, if not deferred again
-	wait        time.Duration // the longest expected wait of one of them in all
+	wait        time.Duration // how long the slowest of them is expected to wait in all
 	since       time.Duration // latest first answer of one of them; it is given up GiveUpAfter later
 }
 
@@ -182,8 +182,8 @@ func (r *retries) countDeferred(now time.Time) *deferredCounts {
 
 // deferralStats counts how often addresses were deferred.
 type deferralStats struct {
-	by   map[smtp.Reason]askedAgain // by the reason of the deferral before; ReasonNone: there was none
-	wait time.Duration              // the longest expected wait of an address in all, at the last count
+	by   map[smtp.Reason]askedAgain // counts by the reason of the earlier deferral; ReasonNone: there was none
+	wait time.Duration              // how long the slowest deferred address was expected to wait in all, at the last count
 }
 
 // askedAgain counts how many addresses were deferred and how many answered.

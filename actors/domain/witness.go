@@ -8,7 +8,8 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// witnessAfter is how long we wait for another address to be accepted. Then we ask an accepted address again. Guess.
+// witnessAfter is how long we wait for another address to be accepted. After witnessAfter we ask an accepted address
+// again. Guess.
 const witnessAfter = evidence.WitnessWithin / 4
 
 // heardMax bounds the acceptances kept as witnesses, one for each host and source. We try at most 5 hosts of a route,
@@ -79,9 +80,9 @@ func (k *controls) doubtRefusal(now time.Time, p pending, c evidence.Case) {
 	w.doubted = append(w.doubted, p)
 }
 
-// weighDoubted judges bare refusals; one with a witness counts. While there are other addresses to ask (busy), one of
-// those may become the witness. After that, an address that was accepted before is asked once more. Refused addresses
-// without a witness are asked again later.
+// weighDoubted judges bare refusals; a refusal with a witness counts. While there are other addresses to ask (busy),
+// one of these addresses may become the witness. When none is left, an address that was accepted before is asked once
+// more. Refused addresses without a witness are asked again later.
 func (k *controls) weighDoubted(now time.Time, busy bool) {
 	w := &k.witnesses
 	if w.news {
@@ -136,7 +137,6 @@ func (k *controls) holdAgainst(now time.Time, p pending) {
 	}
 }
 
-// endDoubt gives up the addresses with a bare refusal.
 func (k *controls) endDoubt(now time.Time) {
 	for len(k.witnesses.doubted) > 0 && !k.isCut() {
 		p, c := k.retries.popOf(&k.witnesses.doubted)
