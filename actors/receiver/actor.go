@@ -24,9 +24,9 @@ type Actor struct {
 	idle       time.Duration // how long the actor lives without work
 	key        string
 	waiting    *waiting               // holds offers until there is a slot; nil: there is one
-	slot       *registry.ReceiverSlot // nil: none, and none is waited for
+	slot       *registry.ReceiverSlot // nil: no slot, and the actor doesn't wait for one
 	released   bool                   // the slot has noted that another receiver may have it
-	scheduler  *scheduler.Scheduler   // nil: not begun, or has ended
+	scheduler  *scheduler.Scheduler   // nil: the scheduler is not begun, or has ended
 	scheduling scheduler.Options
 	handle     *registry.Handle
 	shareless  bool // counted as a receiver without a share

@@ -14,7 +14,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// question is a question about an actor's scheduler. If it changes something, the actor plans again.
+// question is a question about an actor's scheduler. If the question changes something, the actor plans again.
 type question struct {
 	at      func(s *scheduler.Scheduler, now time.Time)
 	changes bool
@@ -72,7 +72,7 @@ func sourceOf(s egress.SourceState, sessions int, now time.Time) inspect.Source 
 	case now.Before(s.SuspendedUntil):
 		out.State, out.Until, out.Reason = "suspended", s.SuspendedUntil, s.Reason.String()
 	case s.PerDay > 0 && s.Today >= s.PerDay:
-		out.State, out.Until = "spent", now.UTC().Truncate(24*time.Hour).Add(24*time.Hour) // midnight UTC
+		out.State, out.Until = "spent", now.UTC().Truncate(24*time.Hour).Add(24*time.Hour) // the next midnight UTC
 	case s.OnTrial:
 		out.State, out.Reason = "on trial", s.Reason.String()
 	}
@@ -93,7 +93,7 @@ func collect[T any](
 ) []T {
 	answers := map[*registry.Handle]chan T{}
 	for h, tell := range l.Handles(which) {
-		answer := make(chan T, 1) // has room, so nobody blocks
+		answer := make(chan T, 1) // the channel has room, so nobody blocks
 		answers[h] = answer
 		tell(question{func(s *scheduler.Scheduler, now time.Time) { answer <- of(s, now) }, changes})
 	}

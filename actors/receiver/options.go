@@ -8,13 +8,14 @@ import (
 // kind is the name of this kind of virtual actor in the cluster.
 const kind = "receiver"
 
-// Options are shared by the receiver actors of a node: the options of their schedulers, except Metrics, and those of
-// the actors. A field is required unless its comment says what nil means.
+// Options are shared by the receiver actors of a node: the options of their schedulers, except Metrics, and the options
+// of the actors. A field is required unless its comment says what nil means.
 type Options struct {
 	scheduler.Options
 	Registry *Registry // the receivers of this node
-	// Pauses counts the long pauses of this process (process.Watchdog). During a pause others may have taken over probes
-	// that weren't begun. So the actor drops these, and their client offers them again. Called as Fenced is; may be nil.
+	// Pauses counts the long pauses of this process (process.Watchdog). During a pause other nodes may have taken over
+	// probes that weren't begun. So the actor drops these, and their client offers them again. Called as Fenced is; may be
+	// nil.
 	Pauses  func() uint64
 	Most    int // receivers in work on this node at a time (NewReceiverSlots); 0: any number
 	Metrics *Metrics

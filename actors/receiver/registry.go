@@ -19,12 +19,12 @@ import (
 // questions about them. Safe for concurrent use.
 type Registry struct {
 	*registry.Registry
-	once  sync.Once               // for subscribe
+	once  sync.Once               // makes subscribe run once
 	slots *registry.ReceiverSlots // set by Kinds
 
 	mu      sync.Mutex
 	writer  *facts.Writer // nil: nothing is kept
-	sources *egress.Pool  // of the writer's node; nil if there is no writer
+	sources *egress.Pool  // sources of the writer's node; nil if there is no writer
 	facts   facts.Store   // nil if there is no writer
 }
 

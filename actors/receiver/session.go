@@ -34,7 +34,7 @@ type (
 const graceFor = time.Second
 
 // quitSoon is how long a session that is overdue waits for the answer to QUIT. Near servers answer in time; distant
-// ones have at least been sent QUIT.
+// servers have at least been sent QUIT.
 const quitSoon = 50 * time.Millisecond
 
 // lateEvery is how often a session that waits for a heartbeat looks for it: 20 times in the second between two
@@ -57,7 +57,7 @@ type sessionActor struct {
 	end     sync.Once
 	tracer  *tracer // nil until the session opens
 
-	at      netip.Addr // of the host
+	at      netip.Addr // address of the host
 	greeter string     // another server that greeted in place of the host (egress.Greeter); empty: the host did
 	refuses bool       // the host has refused an address with 5xx
 	doubts  bool       // the host may repeat a refusal for the next address
@@ -139,7 +139,7 @@ func (a *sessionActor) quit() {
 }
 
 // runBeside runs work in a goroutine and sends its result to the parent. A panic is a fault of ours in this session
-// alone. Then the session ends, and the parent asks its batch again.
+// alone. After a panic the session ends, and the parent asks its batch again.
 func (a *sessionActor) runBeside(c actor.Context, id int, work func() any) {
 	root, parent := c.ActorSystem().Root, c.Parent()
 	a.working.Store(true)
@@ -147,7 +147,7 @@ func (a *sessionActor) runBeside(c actor.Context, id int, work func() any) {
 		result := work()
 		if a.smtp == nil || !a.smtp.Open() {
 			a.untraced()
-			a.free() // before the parent may open another one
+			a.free() // free the slot before the parent may open another session
 		}
 		a.working.Store(false)
 		if a.leaving.Load() {
@@ -197,7 +197,6 @@ func (a *sessionActor) open(m scheduler.OpenSession) any {
 	return sessionOpened{id: m.ID, shown: shown}
 }
 
-// judgeFailure returns the verdict on a session that ended or never opened.
 func (a *sessionActor) judgeFailure(host string, err error) scheduler.Judgement {
 	a.tracer.ended(err)
 	f := &smtp.Failure{Stage: smtp.StageConnect, Err: err}
@@ -209,7 +208,8 @@ func (a *sessionActor) judgeFailure(host string, err error) scheduler.Judgement 
 	return judged
 }
 
-// intercepted ends a session in which another server answers in place of the host. Nothing is judged from it.
+// intercepted ends a session in which another server answers in place of the host. Nothing is judged from such a
+// session.
 func (a *sessionActor) intercepted(host string) scheduler.Judgement {
 	a.options.Metrics.CountIntercepted()
 	judged := a.judgeFailure(host, a.foreign(smtp.StageGreeting))
@@ -349,9 +349,9 @@ func (w *room) emptyRoom() {
 	rooms.Put(w)
 }
 
-// probe asks the remaining probes of a report and judges each answer as it comes. probe returns the action that ended
-// it early, if one did. Later commands of the same group are answered too; but after a harvest guard has spoken, no
-// answer counts.
+// probe asks the remaining probes of a report and judges each answer as it comes. If an answer's action ends the
+// probing early, probe returns that action. Later commands of the same group are answered too. After a harvest guard
+// has spoken, no answer counts.
 func (a *sessionActor) probe(r *scheduler.Report, m *scheduler.AskProbes) (verdict.Action, error) {
 	w := rooms.Get().(*room)
 	defer w.emptyRoom()

@@ -23,7 +23,7 @@ func (l *Registry) Trace(now time.Time, key, source string, after uint64) ([]ins
 
 type tracer struct {
 	traces  *status.Traces
-	key     string // of the receiver
+	key     string // key of the receiver
 	session int
 	source  *egress.Source
 	host    string

@@ -17,8 +17,8 @@ const (
 	// message they would look for another actor.
 	heartbeatEvery = time.Second
 
-	// staleAfter is how long an offer counts that isn't repeated. Clients repeat offers every few seconds. A receiver
-	// without offers lives as long.
+	// staleAfter is how long an offer counts if the client doesn't repeat the offer. Clients repeat offers every few
+	// seconds. A receiver without any offer lives as long.
 	staleAfter = 10 * time.Second
 
 	// offersMax bounds the offers that a receiver without a slot keeps. More clients must try again later.
@@ -87,7 +87,7 @@ func (a *Actor) holdOffer(c actor.Context, now time.Time, m *wire.Offer) {
 	if a.slot != nil {
 		return
 	}
-	workspace, _ := uuid.FromBytes(m.GetWorkspace()) // if there is none: the nil workspace
+	workspace, _ := uuid.FromBytes(m.GetWorkspace()) // an offer without a workspace counts for the nil workspace
 	root, self, there := c.ActorSystem().Root, c.Self(), false
 	tell := func(msg any) { root.Send(self, msg) }
 	if a.slot, there = a.options.Registry.slots.Take(workspace, key.Verification, tell); there {

@@ -30,21 +30,21 @@ const (
 	// noteUncapped is noteEvery for a source without a cap. If the process dies, RCPTs of that time aren't counted.
 	noteUncapped = 10 * time.Second
 
-	// claimFor is how long a receiver keeps its part of a cap without asking for it. claimFor is longer than the pause
-	// between two of its groups, and short for receivers that wait.
+	// claimFor is how long a receiver keeps its part of a cap without asking for RCPTs of that part. claimFor is longer
+	// than the pause between two of its groups, and short for receivers that wait.
 	claimFor = time.Minute
 )
 
 // dailyCap is how much one source has asked since midnight UTC, and which receivers claim what is left. Guarded by
 // Pool.mu.
 type dailyCap struct {
-	day   int64 // counted from 1970
+	day   int64 // day number, counted from 1970
 	used  int   // RCPTs, including those that are claimed and not sent
-	noted int   // stored as used, ahead of the use; at least used
+	noted int   // the stored use, which is ahead of used
 	read  bool  // what earlier processes used is known
 
-	claims  map[string]*claim // by receiver key
-	claimed int               // sum of what claims used
+	claims  map[string]*claim // claims by receiver key
+	claimed int               // sum of what the claims used
 	swept   time.Time         // when prune last ran
 }
 
@@ -92,10 +92,9 @@ type Settings struct {
 	Facts  facts.Store      // where daily caps are kept; nil: nowhere
 	Clock  func() time.Time // the ledger's clock; nil: this host's
 	Log    *slog.Logger
-	Guard  *process.PanicGuard // of goroutines; nil: none
+	Guard  *process.PanicGuard // guards goroutines against panics; nil: no guard
 }
 
-// boundSettings returns the settings. Before Bind there are none.
 func (p *Pool) boundSettings() Settings {
 	if s := p.settings.Load(); s != nil {
 		return *s
@@ -136,9 +135,9 @@ func (p *Pool) today(i int, now time.Time) *dailyCap {
 	return d
 }
 
-// Remaining returns how many RCPTs a source may still send to a receiver today, by this node's clock. If none, it also
-// returns how long until more are allowed. A receiver with work waiting keeps its part. Key "" ignores the parts of
-// receivers.
+// Remaining returns how many RCPTs a source may still send to a receiver today, by this node's clock. If no RCPT is
+// left, Remaining also returns how long until more are allowed. A receiver with work waiting keeps its part. Key ""
+// ignores the parts of receivers.
 func (p *Pool) Remaining(i int, key string, now time.Time, waits bool) (int, time.Duration) {
 	most := DailyCap(p.Limits(i), now)
 	if most == 0 {
@@ -204,7 +203,7 @@ func (p *Pool) Claim(i int, key string, now time.Time, n int) (int, time.Duratio
 	return got, next
 }
 
-// claim returns the claim of a receiver, and makes it if there is none.
+// claim returns the claim of a receiver, or makes a new one.
 func (d *dailyCap) claim(key string, now time.Time) *claim {
 	w := d.claims[key]
 	if w == nil {
@@ -236,7 +235,8 @@ func (d *dailyCap) prune(now time.Time) {
 	}
 }
 
-// Return gives back n RCPTs that a receiver claimed on a day and didn't send. When that day is over, it does nothing.
+// Return gives back n RCPTs that a receiver claimed on a day and didn't send. When that day is over, Return does
+// nothing.
 func (p *Pool) Return(i int, key string, day int64, n int) {
 	if n <= 0 {
 		return
@@ -279,7 +279,6 @@ func (p *Pool) begin(do func(ctx context.Context) error, failed string) {
 	}, p.endNoting)
 }
 
-// endNoting lets the next read or write begin.
 func (p *Pool) endNoting() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -311,8 +310,8 @@ func (p *Pool) Flush(ctx context.Context) error {
 	return nil
 }
 
-// keepCaps first reads what earlier processes used on this day, if that isn't known. Then it writes what this process
-// has used. ahead: it adds the next block.
+// keepCaps first reads what earlier processes used on this day, if that isn't known. Then keepCaps writes what this
+// process has used. ahead: it adds the next block.
 func (p *Pool) keepCaps(ctx context.Context, now time.Time, ahead bool) error {
 	p.keeping.Lock() // so that the last write has the last count
 	defer p.keeping.Unlock()
@@ -361,7 +360,7 @@ func (p *Pool) usedToday(now time.Time, ahead bool) (found []facts.Fact, uses ma
 	return found, uses
 }
 
-// factKey is the key of a source's fact. No receiver key begins like it.
+// factKey is the key of a source's fact. No receiver key begins like this key.
 func (p *Pool) factKey(i int) string { return throttle.SourcePrefix + p.list[i].Name() }
 
 // readCaps reads how much of today's caps earlier processes used, if that isn't known.
@@ -400,8 +399,8 @@ func (p *Pool) readCaps(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// addCap adds to a source's state the operator's settings and how much of its daily cap is used. Before Bind it knows
-// neither. Under mu.
+// addCap adds to a source's state the operator's settings and how much of its daily cap is used. Before Bind neither is
+// known. Under mu.
 func (p *Pool) addCap(i int, now time.Time, st *SourceState) {
 	now = p.boundSettings().clock(now)
 	a, d := p.Limits(i), p.today(i, now)

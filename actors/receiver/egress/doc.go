@@ -7,5 +7,5 @@
 //     parts. What was used is kept in facts.Store, so that a new process doesn't use it twice.
 //   - An operator's settings, such as a pause.
 //
-// A pool doesn't know which single receivers refuse a source. Each receiver knows that itself.
+// A pool doesn't know which single receivers refuse a source. Each receiver knows which sources it refuses.
 package egress

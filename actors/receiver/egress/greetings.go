@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// strangerAt: at this many unrelated receivers and addresses the same stranger must accept mailboxes that nobody has,
-	// and refuse none. Then our network counts as intercepted. Guess: two may be catch-all customers of one host.
+	// strangerAt is how many unrelated receivers show that our network is intercepted. At each, the same stranger accepted
+	// a mailbox that nobody has, and it refused none. Guess: two may be catch-all customers of one host.
 	strangerAt = 3
 
 	// unnamedAt is the same number for servers that show no name and greet alike. Guess: more, because they may be
@@ -25,15 +25,15 @@ const (
 	// Pool.Hour.
 	interceptedFor = time.Hour
 
-	// greetingsMax bounds the greeters that are kept, and the hosts whose greeter is kept. Beyond it the least recently
-	// used are forgotten.
+	// greetingsMax bounds the greeters that are kept, and the hosts whose greeter is kept. Beyond greetingsMax the least
+	// recently used greeters are forgotten.
 	greetingsMax = 4096
 
 	// unnamed begins the key of a server without a name. The server's words follow.
 	unnamed = "unnamed:"
 )
 
-// greetings find out whether somebody else answers on port 25 in place of the hosts that we dial: one stranger that
+// greetings find out whether somebody else answers on port 25 in place of the hosts that we dial. Such a stranger
 // greets for unrelated domains and accepts everything. Safe for concurrent use.
 type greetings struct {
 	mu    sync.Mutex
@@ -64,7 +64,7 @@ func (g *greeting) fresh(hour throttle.Hour, now time.Time) bool {
 	return g != nil && now.Sub(g.since) < hour.Of(interceptedFor)
 }
 
-// enough is how many receivers must show the same.
+// enough is how many receivers must show the same greeter before the network counts as intercepted.
 func enough(greeter string) int {
 	if strings.HasPrefix(greeter, unnamed) {
 		return unnamedAt
@@ -86,7 +86,7 @@ func Greeter(host, greeting, hello string) string {
 		}
 		return name
 	}
-	said := strings.Map(func(r rune) rune { // without clocks, tickets and our address
+	said := strings.Map(func(r rune) rune { // drop clocks, tickets and our address from the words
 		if r >= '0' && r <= '9' {
 			return -1
 		}
@@ -98,7 +98,7 @@ func Greeter(host, greeting, hello string) string {
 // unnamedBytes bounds the stored text of a server without a name.
 const unnamedBytes = 120
 
-// NoteRefused notes that a greeter refused an address at an MX host: the stranger tells mailboxes apart.
+// NoteRefused notes that a greeter refused an address at an MX host: it tells mailboxes apart.
 func (p *Pool) NoteRefused(greeter, host string, now time.Time) {
 	gs := &p.greetings
 	gs.mu.Lock()
@@ -132,7 +132,7 @@ func (p *Pool) NoteAccepted(greeter, host string, at netip.Addr, now time.Time) 
 	return true
 }
 
-// greeting returns the entry of a greeter, or makes it. The caller holds the lock.
+// greeting returns the entry of a greeter, or makes a new entry. The caller holds the lock.
 func (p *Pool) greeting(greeter string, now time.Time) *greeting {
 	if g, _ := p.greetings.by.Get(greeter); g.fresh(p.Hour, now) {
 		return g
@@ -155,8 +155,8 @@ func (p *Pool) Intercepts(greeter string, now time.Time) bool {
 }
 
 // Doubts reports whether a greeter's acceptances at an MX host don't count. The acceptances don't count if another
-// greeter told mailboxes apart there before, and this one has refused no address. A host may greet with several names
-// in turn.
+// greeter told mailboxes apart there before, and the present greeter has refused no address. A host may greet with
+// several names in turn.
 func (p *Pool) Doubts(greeter, host string, now time.Time) bool {
 	if greeter == "" {
 		return false

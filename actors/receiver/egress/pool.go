@@ -20,7 +20,7 @@ type Source struct {
 	Hello string     // removed from replies before they are judged
 	// ReturnPath is removed from replies too; the zero value if it is no address.
 	ReturnPath smtp.Address
-	// Open connects to one host and greets it. Its error is a *smtp.Failure.
+	// Open connects to one host and greets it. The error is a *smtp.Failure.
 	Open func(ctx context.Context, host string, at netip.Addr, tls smtp.TLSMode) (*smtp.Session, error)
 }
 
@@ -52,8 +52,8 @@ type Pool struct {
 	keeping sync.Mutex // held while daily caps are stored; taken before mu
 
 	mu     sync.Mutex
-	all    []*health  // guarded by mu; in the order of list
-	caps   []dailyCap // guarded by mu; in the order of list
+	all    []*health  // guarded by mu; has the order of list
+	caps   []dailyCap // guarded by mu; has the order of list
 	noting bool       // guarded by mu; caps are being stored
 	noted  time.Time  // guarded by mu; when the last storing began
 }
@@ -62,13 +62,13 @@ type Pool struct {
 type SourceState struct {
 	Source string // its address; "": the system chooses
 	Hello  string
-	// Spoken counts the receivers that were dialled from it in the last hour. Blocked counts those that refuse its address
-	// or its hello name, whatever the recipient.
+	// Spoken counts the receivers that were dialled from it in the last hour. Blocked counts the receivers that refuse the
+	// address or hello name of the source, whatever the recipient.
 	Spoken, Blocked int
-	SuspendedUntil  time.Time      // the source isn't used before; zero: it may be used
+	SuspendedUntil  time.Time      // the source isn't used before this time; zero: it may be used
 	Reason          smtp.Reason    // why the source is suspended, or was if OnTrial
 	OnTrial         bool           // the source was suspended, and one receiver is being asked again
-	Pause           throttle.Pause // as an operator has set it
+	Pause           throttle.Pause // the pause that an operator has set
 	Today           int            // RCPTs since midnight UTC, as far as this process knows
 	PerDay          int            // RCPTs allowed today; 0: any number
 }
@@ -95,7 +95,7 @@ func NewPool(list []Source) (*Pool, error) {
 // Len returns how many sources there are. Methods name a source by a number below Len.
 func (p *Pool) Len() int { return len(p.list) }
 
-// Source returns a source. Nobody changes it.
+// Source returns a source. The source never changes.
 func (p *Pool) Source(i int) *Source { return &p.list[i] }
 
 // State returns the state of each source, in the order of NewPool.

@@ -9,13 +9,14 @@ import (
 )
 
 const (
-	// A source is suspended if within an hour manyReceivers refused it, and these are at least one in oneInMany of those
-	// that it spoke to. Three block lists rarely err at once.
+	// A source is suspended if, within an hour, at least manyReceivers refused it, and at least one in oneInMany of all
+	// receivers that it spoke to. Three block lists rarely err at once.
 	manyReceivers = 3
 	oneInMany     = 10
 
-	// lastReceivers and oneInLast are the same for the last usable source of a node. Without it nothing would be asked,
-	// and each receiver that refuses it is paused anyway. So the source goes on while half of the receivers accept it.
+	// lastReceivers and oneInLast are these numbers for the last usable source of a node. Without that source nothing
+	// would be asked, and each receiver that refuses the source is paused anyway. So the source goes on while half of the
+	// receivers accept it.
 	lastReceivers = 10
 	oneInLast     = 2
 
@@ -31,25 +32,25 @@ const (
 	// wait 5 min for one reply (RFC 5321 §4.5.3.2), and needs two here.
 	trialFor = 10 * time.Minute
 
-	// contactsMax bounds the receivers remembered for a source: 200 bytes each, 4 MB. Beyond it the receiver whose contact
-	// is oldest is forgotten.
+	// contactsMax bounds the receivers remembered for a source: 200 bytes each, 4 MB. Beyond contactsMax the receiver
+	// whose contact is oldest is forgotten.
 	contactsMax = 20_000
 )
 
-// health is what the pool knows about one source.
 type health struct {
-	contacts *simplelru.LRU[string, *contact] // by receiver key
+	contacts *simplelru.LRU[string, *contact] // contacts by receiver key
 
 	suspendedUntil time.Time
-	suspensions    int         // in a row
-	reason         smtp.Reason // reason of the newest
+	suspensions    int         // suspensions in a row
+	reason         smtp.Reason // reason of the newest suspension
 
 	open     bool   // the source was suspended, and no receiver has accepted it since
 	trial    string // the receiver that tries the source now
 	trialEnd time.Time
 }
 
-// contact holds when a receiver was last contacted, and when it refused the source; zero: it doesn't refuse it.
+// contact holds when a receiver was last contacted, and when it refused the source; zero: the receiver accepts the
+// source.
 type contact struct{ spoken, blocked time.Time }
 
 // NoteDialled notes that a receiver is dialled from a source.
@@ -98,12 +99,12 @@ func (p *Pool) NoteBlocked(i int, key string, now time.Time, reason smtp.Reason)
 	return true
 }
 
-// tooMany reports whether enough receivers refuse a source to suspend it. Under mu.
+// tooMany reports whether so many receivers refuse a source that it must be suspended. Under mu.
 func (p *Pool) tooMany(i int, now time.Time) bool {
 	least, one := lastReceivers, oneInLast
 	for j, other := range p.all {
 		if j != i && !now.Before(other.suspendedUntil) && p.list[j].Reaches(p.list[i].Addr) {
-			least, one = manyReceivers, oneInMany // another source takes over
+			least, one = manyReceivers, oneInMany // while another source can take over
 		}
 	}
 	spoken, blocked := p.all[i].count(now, p.Hour.Of(sourceSpan))

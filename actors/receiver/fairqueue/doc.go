@@ -7,14 +7,14 @@
 // (HostQueue.Pop and Queue.Charge), and sessions of host queues (Queue.Next, HostQueue.Opened and HostQueue.Closed). In
 // both orders the tenant that was served least for its weight comes first, and within it the flow that was served
 // least. Among equals the latest arrival comes first, because it got nothing lately. Once served, equals are in random
-// order; in a fixed order a receiver's limit might let the same ones through each time. A new arrival starts level with
-// the first in the order, so that nobody saves up service while idle.
+// order; in a fixed order a receiver's limit might let the same tenants through each time. A new arrival starts level
+// with the first in the order, so that nobody saves up service while idle.
 //
-// Some things are scarcer than turns, such as the refusals that a receiver tolerates. Their use is charged as the turns
-// that it is worth (HostQueue.ChargeScarce; dominant resource fairness, Ghodsi 2011). So heavy users leave the others
-// their part.
+// Some things are scarcer than turns, such as the refusals that a receiver tolerates. A use of a scarce thing is
+// charged as a number of turns (HostQueue.ChargeScarce; dominant resource fairness, Ghodsi 2011). So heavy users leave
+// other users their part.
 //
-// Items that look invented are suspect. Pop gives out few of them in a row while normal ones wait.
+// Items that look invented are suspect. Pop gives out few suspect items in a row while normal items wait.
 //
 // The package is plain Go: the time is an argument, and nothing is safe for concurrent use.
 package fairqueue

@@ -12,10 +12,10 @@ func (f *FIFO[T]) Len() int { return len(f.items) - f.head }
 // Push adds an item behind all others.
 func (f *FIFO[T]) Push(v T) { f.items = append(f.items, v) }
 
-// Peek returns the next item, which there must be.
+// Peek returns the next item. The queue must not be empty.
 func (f *FIFO[T]) Peek() T { return f.items[f.head] }
 
-// Pop removes and returns the next item; there must be one.
+// Pop removes and returns the next item. The queue must not be empty.
 func (f *FIFO[T]) Pop() T {
 	var none T
 	v := f.items[f.head]
@@ -23,7 +23,7 @@ func (f *FIFO[T]) Pop() T {
 	f.head++
 	if f.head == len(f.items) {
 		f.items, f.head = f.items[:0], 0
-	} else if f.head >= 1024 && f.head*2 >= len(f.items) { // so each item is moved once at most, and short queues never
+	} else if f.head >= 1024 && f.head*2 >= len(f.items) { // so each item is moved at most once
 		kept := copy(f.items, f.items[f.head:])
 		clear(f.items[kept:])
 		f.items, f.head = f.items[:kept], 0

@@ -10,7 +10,7 @@ type entry[T any] struct {
 	of     T
 	served float64 // what the waiter was given, divided by its weight
 	held   float64 // what the waiter holds now; booked as served when given back
-	order  uint64  // decides among equals: the order of arrival, and a random number after each turn
+	order  uint64  // decides among equals: order of arrival, then a random number after each turn
 	at     int     // place in entries, from 1; 0: not waiting
 }
 

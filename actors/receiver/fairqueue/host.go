@@ -13,8 +13,8 @@ const (
 	// elsewhere still gets a part here.
 	localEvery = 4
 
-	// comparedMax bounds how many waiters of a host queue are compared. The comparison takes those that were served least
-	// there. So a choice costs 16 comparisons, however many wait.
+	// comparedMax bounds how many waiters of a host queue are compared. Only the waiters that the host queue served least
+	// are compared. So a choice costs 16 comparisons, however many wait.
 	comparedMax = 16
 )
 
@@ -127,7 +127,7 @@ func (h *HostQueue[T]) Pop() (T, *Flow[T]) {
 
 // ChargeScarce books that an item of a flow, asked in this host queue, used something scarce, such as a refusal that
 // the receiver tolerates. The use is worth a number of turns. Flows that used less of it come first. A single flow
-// isn't slowed, a new flow starts level with the first one, and no flow falls back by more than most turns.
+// isn't slowed. A new flow starts level with the first flow. No flow falls back by more than most turns.
 func (h *HostQueue[T]) ChargeScarce(now time.Time, f *Flow[T], turns, most float64) {
 	t, weight := f.tenant, float64(f.tenant.weight)
 	f.scarceAt, t.scarceAt = now, now

@@ -8,11 +8,12 @@ import (
 
 const (
 	// forgetFor is how long the service of a flow without waiting items is remembered, so that its next items don't
-	// overtake others. A verification sends its next chunk within seconds. After a minute without one it has paused.
+	// overtake the items of other flows. A verification sends its next chunk within seconds. After a minute without one it
+	// has paused.
 	forgetFor = time.Minute
 
-	// scarceFor is the same for a flow that used something scarce. Refusals count by the hour: a flow that came back each
-	// minute with one bad address would otherwise use all of them.
+	// scarceFor is the same for a flow that used something scarce. Refusals count by the hour: otherwise a flow that comes
+	// back each minute with a bad address would use all refusals.
 	scarceFor = time.Hour
 
 	// openCost is which part of a session's full turn it costs to open one: 100 ms of 5 s. At 25 ms a round trip this is
@@ -82,7 +83,7 @@ func (q *Queue[T]) Unserved() int { return q.unserved }
 // Tenants returns how many workspaces are remembered.
 func (q *Queue[T]) Tenants() int { return len(q.tenants) }
 
-// Flow returns the flow of a verification, or makes it.
+// Flow returns the flow of a verification, or makes a new flow.
 func (q *Queue[T]) Flow(workspace, verification uuid.UUID) *Flow[T] {
 	t := q.tenants[workspace]
 	if t == nil {
@@ -151,7 +152,7 @@ func (q *Queue[T]) want(v *verificationQueue[T]) {
 }
 
 // Next returns the host queue that gets the next session, and the flow in whose name the session is opened; nil: no
-// host queue waits for one.
+// host queue waits for a session.
 func (q *Queue[T]) Next() (*HostQueue[T], *Flow[T]) {
 	for {
 		t := q.opened.first()

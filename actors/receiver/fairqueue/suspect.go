@@ -3,7 +3,7 @@ package fairqueue
 import "strings"
 
 const (
-	// SuspectsInRow is how many suspect items in a row are given out while normal ones of the same flow wait. An
+	// SuspectsInRow is how many suspect items in a row are given out while normal items of the same flow wait. An
 	// acceptance resets harvest guards that count refusals in a row, and these count to ten or more.
 	SuspectsInRow = 2
 
@@ -11,8 +11,8 @@ const (
 	RetriesInRow = 2
 
 	longWord    = 24 // bytes of a local part; few real ones are longer. Guess.
-	manyDigits  = 5  // more than a year has. Guess.
-	consonants  = 6  // in a row; an initial and a name have up to five: "jschmidt". Guess.
+	manyDigits  = 5  // digits; a year has four. Guess.
+	consonants  = 6  // consonants in a row; an initial and a name have up to five: "jschmidt". Guess.
 	fewPerVowel = 8  // letters for each vowel; names have two or three. Guess.
 )
 
@@ -58,7 +58,7 @@ func ClassOf(local string) Class {
 			letters++
 			row++
 			longest = max(longest, row)
-		case c >= 0x80: // a letter of another alphabet, where we can't tell
+		case c >= 0x80: // a letter of another alphabet, where we can't tell what looks invented
 			return Normal
 		default:
 			row = 0
@@ -71,9 +71,9 @@ func ClassOf(local string) Class {
 	return Normal
 }
 
-// mixed is a queue of items by class. First items come out first, then Retry items, then the others in order of
-// arrival. While others wait, at most RetriesInRow retries come out in a row. While normal items wait, at most
-// SuspectsInRow suspect items come out in a row. The zero value is ready.
+// mixed is a queue of items by class. First items come out first, then Retry items, then normal and suspect items in
+// order of arrival. While other items wait, at most RetriesInRow retries come out in a row. While normal items wait, at
+// most SuspectsInRow suspect items come out in a row. The zero value is ready.
 type mixed[T any] struct {
 	of      [classes]FIFO[numbered[T]]
 	next    uint64 // number of the next pushed item

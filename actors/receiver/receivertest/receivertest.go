@@ -40,7 +40,8 @@ func Stranger() throttle.Limits {
 // OpenFunc is the type of egress.Source.Open.
 type OpenFunc = func(ctx context.Context, host string, at netip.Addr, tls smtp.TLSMode) (*smtp.Session, error)
 
-// SourcesOf makes sources with these addresses. Without any, it makes the one whose address the system chooses.
+// SourcesOf makes sources with these addresses. Without addresses, SourcesOf makes the source whose address the system
+// chooses.
 func SourcesOf(open OpenFunc, addresses ...string) *egress.Pool {
 	list := make([]egress.Source, max(1, len(addresses)))
 	for i := range list {

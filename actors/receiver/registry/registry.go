@@ -15,9 +15,9 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// HardAfter is how long sessions above a share may take to finish. Then they are closed without QUIT. HardAfter is four
-// turns of half a second, and far less than the time after which a process that hasn't confirmed a share version counts
-// as lost.
+// HardAfter is how long sessions above a share may take to finish. After HardAfter they are closed without QUIT.
+// HardAfter is four turns of half a second, and far less than the time after which a process that hasn't confirmed a
+// share version counts as lost.
 const HardAfter = 2 * time.Second
 
 // Fraction is a share: k of n parts of the limits.
@@ -46,8 +46,9 @@ type Share struct {
 // Registry holds the receivers of a node: each one's share of its limits, and its SMTP connections. A connection counts
 // from before the dial until the receiver no longer holds it, even if the actor has ended.
 //
-// Invariant: when ApplyShares has returned without an error, each receiver keeps to its share of connections here,
-// silent ones (Silent) aside, and no RCPT is sent that only a larger share permitted. Safe for concurrent use.
+// Invariant: when ApplyShares has returned without an error, no receiver has more connections here than its share, not
+// counting silent connections (Silent), and no RCPT is sent that only a larger share permitted. Safe for concurrent
+// use.
 type Registry struct {
 	mu      sync.Mutex
 	of      func(key string) (k, n int) // nil: nothing may be used
@@ -55,9 +56,9 @@ type Registry struct {
 	freed   chan struct{} // capacity 1; signals that a socket was closed or its work ended
 	Grace   time.Duration // HardAfter, but longer in tests on real sockets; never changed later
 
-	Guard *process.PanicGuard // of goroutines; set like Grace; nil: none
+	Guard *process.PanicGuard // guards goroutines against panics; set like Grace; nil: no guard
 
-	Histories status.Histories // of the last hours
+	Histories status.Histories // histories of the last hours
 	Traces    status.Traces
 }
 
@@ -119,10 +120,11 @@ func (l *Registry) Count() (n int) {
 	return n
 }
 
-// ApplyShares puts a new table of shares in force, and returns when every receiver here keeps to it. of reads the
-// table; it may be called at any time from now on. A share that grows is used at once. If a share shrinks, no more work
-// begins under the larger one, surplus sessions say QUIT after the RCPT under way, and after HardAfter they are closed.
-// Call ApplyShares from one goroutine. Its error wraps that of ctx; the table is in force even then.
+// ApplyShares puts a new table of shares in force, and returns when every receiver here keeps to its share. of reads
+// the table; it may be called at any time from now on. A share that grows is used at once. If a share shrinks, no more
+// work begins under the larger share. Surplus sessions say QUIT after the RCPT under way; after HardAfter they are
+// closed. Call ApplyShares from one goroutine. The error wraps the error of ctx. Even after an error the table is in
+// force.
 func (l *Registry) ApplyShares(ctx context.Context, of func(key string) (k, n int)) error {
 	left := l.exceeding(l.apply(of))
 	hard := time.NewTimer(l.Grace)
@@ -234,8 +236,8 @@ func (l *Registry) Sessions() (sum int) {
 	return sum
 }
 
-// Silent returns the keys of receivers that may still hold sessions which ended here. We can't end these, so
-// ApplyShares doesn't wait for them. Another node that may use such a receiver must wait.
+// Silent returns the keys of receivers that may still hold sessions which ended here. We can't end these sessions, so
+// ApplyShares doesn't wait for them. Other nodes that may use such a receiver must wait.
 func (l *Registry) Silent() (keys []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -247,7 +249,7 @@ func (l *Registry) Silent() (keys []string) {
 	return keys
 }
 
-// SilentCount is how many such sessions there are.
+// SilentCount is how many sessions ended here and may still be open at a receiver.
 func (l *Registry) SilentCount() (sum int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -320,8 +322,9 @@ func (p *entry) dropUnused() {
 	}
 }
 
-// Dial takes a connection slot. Dial returns nil if the receiver has most slots here, those of earlier actors included,
-// or if the caller's share isn't the present one. workspace is the one that took the node's slot.
+// Dial takes a connection slot. Dial returns nil if the receiver already has most slots here, with the slots of earlier
+// actors. Dial also returns nil if the caller's share isn't the present share. workspace is the one that took the
+// node's slot.
 func (s *Handle) Dial(turn uint64, most int, workspace uuid.UUID, slots *Slots) *ConnSlot {
 	s.registry.mu.Lock()
 	defer s.registry.mu.Unlock()
@@ -386,7 +389,7 @@ func (s *ConnSlot) Close() {
 	} else {
 		s.node.Give(s.workspace)
 	}
-	if s.silent { // others wait for the slot
+	if s.silent { // other sessions wait for the slot
 		s.entry.tellHandles(Changed{})
 	}
 	s.entry.dropUnused()

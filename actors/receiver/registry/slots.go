@@ -11,9 +11,9 @@ import (
 )
 
 // Slots bounds the open sessions of a node, over all receivers, so that it never runs out of file descriptors.
-// Workspaces share the slots. One alone may have half of them, so that a new one finds a slot (package quota). As many
-// more sessions may wait for the receiver's close. Each of these costs a descriptor and no work, so that silent
-// receivers don't stop a node. Safe for concurrent use.
+// Workspaces share the slots. One workspace alone may have half of the slots, so that a new workspace finds a slot
+// (package quota). As many more sessions may wait for the receiver's close. A waiting session costs a descriptor and no
+// work, so that silent receivers don't stop a node. Safe for concurrent use.
 type Slots struct {
 	pool  *quota.Pool[uuid.UUID]
 	aside atomic.Int64 // how many more sessions may wait aside
@@ -26,7 +26,7 @@ func NewSlots(n int) *Slots {
 	return s
 }
 
-// Take takes a slot for a workspace, if one is free and the workspace's share allows it.
+// Take takes a slot for a workspace if a slot is free and the workspace's share allows it.
 func (s *Slots) Take(workspace uuid.UUID, weight int) bool { return s.pool.Take(workspace, weight, 1) }
 
 // Give gives a workspace's slot back.
@@ -48,10 +48,10 @@ func (s *Slots) putAside(workspace uuid.UUID) bool {
 
 func (s *Slots) endAside() { s.aside.Add(1) }
 
-// ReceiverSlots bound the receivers in work on a node, over all workspaces. One workspace alone may have half of them,
-// so that a new one finds a slot at once (package quota). A receiver keeps its slot until it ends; the slot counts for
-// the workspace that first needed it. When another receiver waits, an idle one is asked to end. Safe for concurrent
-// use.
+// ReceiverSlots bound the receivers in work on a node, over all workspaces. One workspace alone may have half of the
+// slots, so that a new workspace finds a slot at once (package quota). A receiver keeps its slot until it ends; the
+// slot counts for the workspace that first needed the receiver. When another receiver waits, an idle one is asked to
+// end. Safe for concurrent use.
 type ReceiverSlots struct {
 	quota *quota.Slots[uuid.UUID]
 
@@ -84,8 +84,8 @@ func NewReceiverSlots(n int, weight func(workspace uuid.UUID) int) *ReceiverSlot
 	return &ReceiverSlots{quota: quota.NewSlots(int64(n), weight)}
 }
 
-// Take takes a slot in the name of a verification, or waits for one. After a wait it calls tell with SlotGranted; tell
-// must not block.
+// Take takes a slot in the name of a verification, or waits for a slot. After a wait it calls tell with SlotGranted;
+// tell must not block.
 func (s *ReceiverSlots) Take(workspace, verification uuid.UUID, tell func(msg any)) (slot *ReceiverSlot, now bool) {
 	slot = &ReceiverSlot{slots: s, workspace: workspace, tell: tell}
 	slot.quota, now = s.quota.Ask(workspace, verification, func() { tell(SlotGranted{}) })

@@ -15,9 +15,9 @@ import (
 type allowance struct {
 	*env
 	handle    *registry.Handle
-	version   uint64            // of the share in use
+	version   uint64            // version of the share in use
 	share     registry.Fraction // the share in use; none while we are fenced
-	before    throttle.Limits   // before the share and what was learned are applied
+	before    throttle.Limits   // limits without the share and without what was learned
 	learned   throttle.Learned
 	software  shownSoftware
 	groups    bool // the newest session's host takes groups of commands
@@ -25,10 +25,10 @@ type allowance struct {
 	bySession bool // that software counts refusals by the session, not by the hour
 	tarpits   int  // sessions in which each refusal took longer than the one before
 	dials     *throttle.Window
-	rcpts     *throttle.Window // by the time of sending, which comes lead after giving
+	rcpts     *throttle.Window // counts RCPTs when they are sent: lead after they are given
 	replies   throttle.Turnaround
 	openings  throttle.Turnaround
-	lead      throttle.Turnaround // from giving a probe to sending its RCPT; RSET and MAIL come first
+	lead      throttle.Turnaround // time from giving a probe to sending its RCPT, with RSET and MAIL
 	waits     time.Duration       // average time of an answer with the commands before it
 }
 
@@ -40,8 +40,8 @@ func newAllowance(e *env, h *registry.Handle, now time.Time) *allowance {
 		dials: throttle.NewWindow(a.ConnectionRate, now), rcpts: throttle.NewWindow(a.RcptRate, now)}
 }
 
-// tlsMode returns the TLS mode for the next session of a queue: as an operator set it, or as the hosts were found to
-// need.
+// tlsMode returns the TLS mode for the next session of a queue: the mode that an operator set, or the mode that the
+// hosts need.
 func (al *allowance) tlsMode(now time.Time, l *hostQueue) smtp.TLSMode {
 	switch al.limits.TLS {
 	case throttle.TLSRequired:
@@ -59,12 +59,12 @@ func (al *allowance) tlsMode(now time.Time, l *hostQueue) smtp.TLSMode {
 // the receiver as a whole. So if one host counts refusals by the hour, or its software isn't known, the hourly budget
 // holds for all hosts.
 type shownSoftware struct {
-	least     throttle.Software // of those that count by the session, the one that tolerates least; zero: none
-	host      string            // the host that first showed least
+	least     throttle.Software // software that counts by the session and tolerates least; zero: none
+	host      string            // the host that first showed the software in least
 	keepsHour bool              // one host's software isn't known to count by the session
 	// keeps is such software: the one that tolerates least in an hour, or the first with a name.
 	keeps    throttle.Software
-	keepHost string // the host that showed keeps
+	keepHost string // the host that showed the software in keeps
 }
 
 func (ss *shownSoftware) note(shown throttle.Shown) {
@@ -117,8 +117,8 @@ func (ss *shownSoftware) words() string {
 	return ""
 }
 
-// allowedWhole returns the limits of the receiver as a whole. The limits are the configured ones. If only the default
-// limits the refusals, the receiver's software decides their number.
+// allowedWhole returns the limits of the receiver as a whole. The limits are those that are configured. If only the
+// default limits the refusals, the receiver's software decides how many are allowed.
 func (al *allowance) allowedWhole() throttle.Limits {
 	a := al.options.Allow(al.key)
 	al.decides, al.bySession = false, false
@@ -141,7 +141,7 @@ func (al *allowance) softwareStatus() *inspect.Software {
 	if ss.keepsHour {
 		s, host = ss.keeps, ss.keepHost
 		if s.Name == "" && !ss.least.CountsBySession() {
-			return nil // a stranger
+			return nil // the receiver counts as a stranger
 		}
 	} else if !s.CountsBySession() {
 		return nil // no session was open yet
@@ -151,8 +151,8 @@ func (al *allowance) softwareStatus() *inspect.Software {
 }
 
 // errorsLeft returns how many more RCPTs a session may send if all get bad answers. If the receiver counts by the
-// session, deferrals count too. If it tolerates refusals, all RCPTs of the session may fail; otherwise as many as a
-// stranger tolerates.
+// session, deferrals count too. If the receiver tolerates refusals, all RCPTs of the session may fail; otherwise only
+// as many RCPTs may fail as a stranger tolerates.
 func (al *allowance) errorsLeft(now time.Time, s *session, a throttle.Limits) int {
 	switch {
 	case al.bySession, al.learned.Refused.Holds(now):
@@ -167,10 +167,10 @@ func (al *allowance) errorsLeft(now time.Time, s *session, a throttle.Limits) in
 type slowness struct {
 	fastest time.Duration // 0: no answer yet
 	row     int           // slow answers in a row
-	from    int           // how many answers came before that row
+	from    int           // how many answers came before that row of slow ones
 }
 
-// noteTime records how long an answer took. behind is how many answers came before. noteTime reports whether this one
+// noteTime records how long an answer took. behind is how many answers came before. noteTime reports whether the answer
 // took much longer than the fastest.
 func (w *slowness) noteTime(took time.Duration, behind int) bool {
 	if w.fastest == 0 || took < w.fastest {
@@ -188,7 +188,7 @@ func (w *slowness) noteTime(took time.Duration, behind int) bool {
 
 // noteSlowRefusal learns from a refusal that took much longer than the fastest one of its session. From this number of
 // refusals on the receiver delays answers, and it may end the session soon. Courier doubles each delay (courier(8):
-// TARPIT). So we end the session. before is the number of earlier refusals in the same report.
+// TARPIT). So noteSlowRefusal ends the session. before is the number of earlier refusals in the same report.
 func (al *allowance) noteSlowRefusal(now time.Time, s *session, a Answered, before int) {
 	n := s.refused + before
 	if !a.Judgement.isPermanent() || a.Judgement.Verdict.Outcome == smtp.Undecided ||
@@ -205,9 +205,9 @@ func (al *allowance) noteSlowRefusal(now time.Time, s *session, a Answered, befo
 	}
 }
 
-// noteSlowLead learns from the time that RSET and MAIL took. If it is much longer than before, twice in a row and after
-// errors, the receiver delays all its replies. Postfix does so from the tenth error on (postconf(5):
-// smtpd_soft_error_limit). We end the session, and end later ones before that point. before is the number of earlier
+// noteSlowLead learns from the time that RSET and MAIL took. If that time is much longer than before, twice in a row
+// and after errors, the receiver delays all its replies. Postfix does so from the tenth error on (postconf(5):
+// smtpd_soft_error_limit). The session ends, and later sessions end before that point. before is the number of earlier
 // errors in the same report.
 func (al *allowance) noteSlowLead(now time.Time, s *session, led time.Duration, before int) {
 	if led > 0 && s.slowLeads.noteTime(led, s.errors+s.greyed+before) && s.slowLeads.row > 1 &&
@@ -219,8 +219,8 @@ func (al *allowance) noteSlowLead(now time.Time, s *session, led time.Duration, 
 
 // noteSlowAnswer learns from an answer that took much longer than the fastest of its session. Refusals don't count,
 // because many receivers delay each of them. A receiver may delay answers from some count on (qmail's tarpit; Exim:
-// smtp_ratelimit_rcpt). Two slow answers in a row show this, or one at the same count as in the session before. Then
-// the session ends. Several that agree show the length of sessions.
+// smtp_ratelimit_rcpt). Two slow answers in a row show a delay, or one slow answer at the same count as in the session
+// before. After this the session ends. Several sessions that agree show the length of sessions.
 func (al *allowance) noteSlowAnswer(now time.Time, s *session, a Answered) {
 	if a.Judgement.isPermanent() {
 		return
@@ -253,7 +253,6 @@ func (al *allowance) rateBounds(whole throttle.Limits) throttle.RateBounds {
 	return b
 }
 
-// undoRcpts takes back n RCPTs that were permitted and not sent.
 func (al *allowance) undoRcpts(s *session, n int) {
 	al.rcpts.Undo(n)
 	s.path.rcpts.Undo(n)
@@ -282,8 +281,8 @@ func (al *allowance) sizes(now time.Time) (transaction, group throttle.Growing) 
 		throttle.Growing{Together: l.Group, Least: al.limits.PipeliningDepth, Most: allowed.PipeliningDepth}
 }
 
-// ofWhole scales n from our share to the receiver as a whole. Learned limits are stored for the whole receiver, and
-// shared out again.
+// ofWhole scales n from our share to the whole receiver. Learned limits are for the whole receiver, and shared out when
+// used.
 func (al *allowance) ofWhole(n int) int {
 	if al.share.IsNone() {
 		return n
@@ -301,7 +300,7 @@ func nothingAllowed(a throttle.Limits) bool {
 func (al *allowance) makeView(now time.Time) View {
 	v := View{now: now, limits: al.limits, turn: al.replies.Lowest, expect: al.replies.Lowest,
 		opening: al.openings.Lowest, turns: al.turnsPerAddress(), busy: al.options.Busy != nil && al.options.Busy()}
-	if size, _ := al.sizes(now); size.Most <= 1 { // else a RCPT may go into an open transaction at once
+	if size, _ := al.sizes(now); size.Most <= 1 { // otherwise a RCPT may go into an open transaction at once
 		v.lead = al.lead.Least()
 	}
 	if al.replies.Samples == 0 {

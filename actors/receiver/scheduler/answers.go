@@ -21,9 +21,9 @@ type inbox struct {
 	finished []*chunk               // chunks of unsent that are fully answered
 }
 
-// silentFor is how long a client may leave results unacknowledged before we drop its waiting addresses. Its node is
-// dead, paused or cut off, and the node that takes its verification over asks these addresses again. We send results
-// again after resendEvery, so that one lost message isn't silence.
+// silentFor is how long a client may leave results unacknowledged before we drop its waiting addresses. The client's
+// node is dead, paused or cut off, and the node that takes its verification over asks these addresses again. We send
+// results again after resendEvery, so that one lost message isn't silence.
 const silentFor = 3 * time.Second
 
 // isSilent reports whether the task's client has left results unacknowledged for too long.
@@ -85,7 +85,6 @@ func (in *inbox) cancelTask(now time.Time, m *wire.Cancel) {
 	}
 }
 
-// takeAck forgets results that have arrived.
 func (in *inbox) takeAck(now time.Time, m *wire.ResultsAck) {
 	t := in.tasks.all[m.GetTask().Key()]
 	if t == nil || t.epoch != m.GetTask().GetEpoch() {
@@ -118,8 +117,8 @@ func (in *inbox) releaseClient(now time.Time, t *task) {
 	in.emitTo(t.client, &wire.Moved{Task: t.chunks[0].named})
 }
 
-// concludeProbe answers a probe that has no host left. If its attempts lead to an outcome, it answers with that;
-// otherwise with "ask again later".
+// concludeProbe answers a probe that has no host left. The answer is the outcome that its attempts lead to, or "ask
+// again later".
 func (in *inbox) concludeProbe(p *Probe, judged Judgement, at time.Time) {
 	if outcome, reason := verdict.Conclude(p.given()); outcome != smtp.Undecided {
 		judged.Verdict = verdict.Verdict{Outcome: outcome, Reason: reason, Blame: smtp.BlameDomain,
@@ -138,7 +137,7 @@ func (in *inbox) answerProbe(p *Probe, judged Judgement, at time.Time) {
 	in.options.Metrics.countAnswer(&judged.Verdict)
 }
 
-// queueAnswers puts a chunk into the list of those with answers to send.
+// queueAnswers puts a chunk into the list of chunks with answers to send.
 func (in *inbox) queueAnswers(c *chunk) {
 	if !c.listed {
 		c.listed = true
@@ -150,7 +149,7 @@ func (in *inbox) queueAnswers(c *chunk) {
 }
 
 // flushAnswers sends the answers of finished chunks. flushAnswers also sends answers that have waited long enough for
-// others to join.
+// further answers.
 func (in *inbox) flushAnswers(now time.Time) {
 	for _, c := range in.finished {
 		in.sendAnswers(now, c)
@@ -239,7 +238,7 @@ func (in *inbox) shedLost(address string) {
 	}
 }
 
-// handOver answers a probe with what an earlier owner of its task didn't acknowledge, if there is such an answer.
+// handOver gives a probe the answer that an earlier owner of its task didn't acknowledge, if there is one.
 func (in *inbox) handOver(now time.Time, p *Probe) bool {
 	a, ok := p.chunk.task.known[p.ordinal]
 	if !ok {

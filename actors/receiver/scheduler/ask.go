@@ -24,8 +24,8 @@ const (
 	// turnsPerProbe is how many round trips a probe needs at most: RSET, MAIL, RCPT.
 	turnsPerProbe = 3
 
-	// turnFor is how long a busy queue keeps its only session while another queue has none. With two sessions that makes
-	// 24 openings a minute, which the connection rate of unknown receivers permits.
+	// turnFor is how long a busy queue keeps its only session while another queue has no session. Two sessions open 24
+	// times a minute at most, which the connection rate of unknown receivers permits.
 	turnFor = 5 * time.Second
 
 	checkIdleAfter = 200 * time.Millisecond // a check costs a millisecond; a dead session would cost a probe
@@ -58,7 +58,7 @@ func (ss *sessions) planSessions(v *View, mayAsk, mayOpen bool) {
 	ss.lately.note(v.now, ss.blocks)
 }
 
-// tendFree gives each free session probes, or ends it.
+// tendFree gives probes to each free session, or ends the session.
 func (ss *sessions) tendFree(v *View, paused bool) {
 	now := v.now
 	free, kept := ss.free, ss.free[:0]
@@ -76,7 +76,7 @@ func (ss *sessions) tendFree(v *View, paused bool) {
 		}
 		if s.queue.Queued() > 0 && !dry {
 			n := ss.claimAddresses(v, s)
-			dry = n == 0 && len(ss.paths.all) == 1 // the receiver's limit, which other sessions share
+			dry = n == 0 && len(ss.paths.all) == 1 // all sessions wait for the same limit
 			probes := ss.takeProbes(now, s.queue, s.path, n)
 			ss.options.Sources.Return(s.path.index, ss.key, s.day, n-len(probes))
 			if len(probes) > 0 {
@@ -114,8 +114,8 @@ func (ss *sessions) isSpent(v *View, s *session) bool {
 // A session is worn after wornAfter bad answers in a row that may have another cause than their addresses.
 const wornAfter = 3
 
-// isWorn reports whether a session's newest answers are bad after good ones. Another session may then do better. While
-// nothing passes, good answers aren't needed: another session is tried if pauses alone didn't help.
+// isWorn reports whether a session first got good answers and now gets bad ones. Another session may then do better.
+// While nothing passes, good answers aren't needed: another session is tried if pauses alone didn't help.
 func (s *session) isWorn() bool {
 	if p := s.path.pace; p.Alone() {
 		return s.worn >= wornAfter && p.Nothing().Asked() >= wornAfter
@@ -135,8 +135,8 @@ type wornSessions struct {
 	alone int // sessions in a row in which only the first address of each transaction passed
 }
 
-// learnLength learns from a worn session. If several end after the same number of answers, their length is limited.
-// Then the rate that was learned meanwhile is wrong.
+// learnLength learns from a worn session. If several end after the same number of answers, their length is limited. In
+// that case the rate that was learned meanwhile is wrong.
 func learnLength(ss *sessions, now time.Time, s *session) {
 	w, l := &ss.worn, &ss.allowance.learned
 	if s.taken == 1 && ss.allowance.limits.RcptsPerTransaction > 1 {
@@ -186,7 +186,7 @@ func beginAgain(ss *sessions, now time.Time, why string) {
 }
 
 // stale reports whether a session got only deferrals and one of its addresses waits again. Some receivers greylist the
-// connection, and accept the address in another one.
+// connection, and accept the address in another connection.
 func (s *session) stale() bool {
 	return s.answers > 0 && s.well == 0 && s.queue.Queued() > 0 && s.queue.greyed.After(s.opened)
 }
@@ -199,7 +199,7 @@ func (ss *sessions) pathLeft(now time.Time, s *session) bool {
 	return len(ss.paths.all) > 1 && ss.paths.choosePath(now, s.queue.route, s.host.at) != s.path
 }
 
-// makesRoom reports whether a session should end because another queue has none.
+// makesRoom reports whether a session should end because another queue has no session.
 func (ss *sessions) makesRoom(now time.Time, s *session) bool {
 	if !ss.pressed || ss.closing >= max(1, ss.fair.Unserved()) {
 		return false
@@ -208,8 +208,8 @@ func (ss *sessions) makesRoom(now time.Time, s *session) bool {
 		ss.small && ss.closing < max(1, len(ss.all)/2) && now.Sub(s.opened) >= workFor
 }
 
-// claimAddresses books addresses on a session's source and returns how many. If there are none, it notes what the
-// session waits for.
+// claimAddresses books addresses on a session's source and returns how many. If the number is 0, claimAddresses notes
+// what the session waits for.
 func (ss *sessions) claimAddresses(v *View, s *session) int {
 	c := ss.supplyOf(v, s)
 	ask := decideAsk(v, &c)
@@ -241,7 +241,7 @@ type supply struct {
 	budget  int          // addresses that may be refused
 	rate    int          // addresses that the receiver's rate allows
 	pace    int          // addresses that the source's rate allows
-	next    [3]time.Time // for budget, rate and pace: if 0, when it grows; zero: when a probe is answered
+	next    [3]time.Time // when budget, rate or pace of 0 grows; zero: when a probe is answered
 	alone   bool         // the source asks one address at a time
 	asking  bool         // the source is asking one now
 	session int          // addresses that the session may still ask
@@ -249,7 +249,7 @@ type supply struct {
 	left    int          // waiting addresses, and those still at their clients
 }
 
-// Ask is the decision how many addresses a session is given. If none, it says why and until when.
+// Ask is the decision how many addresses a session is given. If the number is 0, Ask says why and until when.
 type Ask struct {
 	n     int
 	cause wire.Cause
@@ -285,7 +285,8 @@ func (v *View) givenBefore(sent time.Time) time.Time {
 }
 
 // portionOf returns how many of n probes a session gets. The session gets at most what it asks in a short while, and at
-// most an equal share with the other sessions of its queue. More than one transaction is cut to whole transactions.
+// most an equal share with the other sessions of its queue. If the part is more than a transaction, it is rounded down
+// to whole transactions.
 func (v *View) portionOf(n int, c *supply) int {
 	if v.held > 0 {
 		return min(n, 1)
@@ -315,8 +316,9 @@ func (ss *sessions) supplyOf(v *View, s *session) supply {
 	return c
 }
 
-// refusalsFor returns how many probes of a queue a source's refusal budget permits now. If none, it returns when to ask
-// again. Another queue with a session may have tenants that used fewer refusals. Their part is left to them.
+// refusalsFor returns how many probes of a queue a source's refusal budget permits now. If no probe is permitted,
+// refusalsFor returns when to ask again. Another queue with a session may have tenants that used fewer refusals. Such
+// tenants keep their part.
 func (ss *sessions) refusalsFor(now time.Time, l *hostQueue, o *egressPath) (n int, next time.Time) {
 	n, next = o.refusals.Ready(now)
 	weight := ss.paths.refusalWeight(o)
@@ -337,7 +339,7 @@ func (ss *sessions) refusalsFor(now time.Time, l *hostQueue, o *egressPath) (n i
 	return n, next
 }
 
-// takeProbes takes up to n probes from a queue, without those that were dropped.
+// takeProbes takes up to n probes from a queue, and skips dropped probes.
 func (ss *sessions) takeProbes(now time.Time, l *hostQueue, o *egressPath, n int) []*Probe {
 	out := make([]*Probe, 0, min(n, l.Queued()))
 	for len(out) < n && l.Queued() > 0 {
@@ -361,7 +363,7 @@ func (ss *sessions) takeProbes(now time.Time, l *hostQueue, o *egressPath, n int
 }
 
 // giveProbes gives probes to a session. The first probes of a session need no RSET. These first probes are delayed by
-// that time, because the rate counts on it.
+// that time, because the rate is planned with RSET.
 func (ss *sessions) giveProbes(v *View, s *session, probes []*Probe) {
 	now, a, lead, after := v.now, &v.limits, v.lead, time.Duration(0)
 	if s.rcpts == 0 {
@@ -391,7 +393,7 @@ func (v *View) patienceFor(n int) time.Duration {
 }
 
 // takeFromHeldUp makes held-up sessions return their unasked probes. takeFromHeldUp returns when the next session will
-// be held up; zero: none.
+// be held up; zero: no session will be.
 func takeFromHeldUp(v *View, all map[int]*session) (next time.Time) {
 	for _, s := range all {
 		switch {

@@ -17,10 +17,10 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// An address with a bad answer is first asked again here, at the same receiver, after seconds. While others get good
-// answers, this shows whether the bad answer was about the address (mayAskAgain). If the address fails again, it goes
-// back to its domain, which asks it again after minutes or hours (actors/domain/retry_waits.go). The address goes back
-// at once if
+// An address with a bad answer is first asked again here, at the same receiver, after seconds. While other addresses
+// get good answers (mayAskAgain), a second answer shows whether the first was about the address. If the address fails
+// again, it goes back to its domain, which asks it again after minutes or hours (actors/domain/retry_waits.go). The
+// address goes back at once if
 //   - its reply names a wait above shortPause, or says "greylisted";
 //   - addresses with this kind of reply were asked again often enough (Pace.Worth);
 //   - rechecksMost addresses wait here already.
@@ -31,7 +31,7 @@ const (
 	// of a later second.
 	recheckAfter = 2 * time.Second
 
-	// recheckWithin is the longest such wait. After it the address is deferred.
+	// recheckWithin is the longest wait to be asked again. After it the address is deferred.
 	recheckWithin = time.Minute
 
 	// rechecksMost bounds the addresses that wait here.
@@ -46,7 +46,7 @@ const (
 	// shortPause. The pause is as long as that wait.
 	badInRow = 3
 
-	// theDeferred is the key, instead of a domain, for deferred addresses that let new ones go first.
+	// theDeferred is the key, instead of a domain, for deferred addresses that let new addresses go first.
 	theDeferred = ""
 )
 
@@ -56,7 +56,7 @@ type recheck struct {
 	first     throttle.Try
 	judgement Judgement
 	due       time.Time
-	drawn     bool      // due was drawn at random after others got good answers
+	drawn     bool      // due was chosen at random after other addresses got good answers
 	until     time.Time // then the address is deferred, whatever answers others get
 }
 
@@ -76,8 +76,8 @@ func tryOf(a *Answered, r throttle.Result) throttle.Try {
 	return t
 }
 
-// saysGreylisted reports whether the words of a reply say "greylisted". Many receivers greylist without saying so, and
-// others use the same codes for something else.
+// saysGreylisted reports whether the words of a reply say "greylisted". Many receivers greylist without saying so.
+// Other receivers use the same codes for something else.
 func saysGreylisted(judged *Judgement) bool {
 	return judged.Verdict.Reason == smtp.Greylisted && greyWords.MatchString(judged.Attempt.Text)
 }
@@ -194,7 +194,7 @@ func (qs *queues) answeredBadly(now time.Time, at place, a Answered) {
 	qs.waiting = append(qs.waiting, one)
 }
 
-// failedAgain handles a second bad answer to an address. While others pass, it is about the address.
+// failedAgain handles a second bad answer to an address. While others pass, the failure is about the address.
 func (qs *queues) failedAgain(now time.Time, at place, a Answered) {
 	o, p := at.path, a.Probe
 	one := p.recheck
@@ -223,7 +223,7 @@ func (qs *queues) deferAddress(at place, a Answered) {
 	early := a.Probe.asked && waited > 0 && waited < recheckWithin/2 // the address comes back from such a wait
 	if v.Wait == 0 && (at.path.pace.Alone() || early || a.Judgement.Attempt.Void) {
 		if v.Wait = 2 * recheckAfter; !a.Judgement.Attempt.Void {
-			v.Wait = max(v.Wait, waited) // different waits show which is long enough
+			v.Wait = max(v.Wait, waited) // different waits show which wait is long enough
 		}
 		v.Wait = v.Wait/2 + qs.jitter(v.Wait)
 	}
@@ -231,7 +231,7 @@ func (qs *queues) deferAddress(at place, a Answered) {
 }
 
 // greyWait returns how much longer a deferred address must wait if the receiver greylists every address; 0: not known.
-// waited is how long it has waited.
+// waited is how long the address has waited.
 func greyWait(o *egressPath, waited time.Duration) time.Duration {
 	wait := o.grey.Wait()
 	if wait > 0 && waited == 0 && o.pace.Greylisting() {
@@ -253,7 +253,7 @@ func (p *Probe) waited(sent time.Time, o *egressPath) (time.Duration, bool) {
 	return 0, p.asked && !(p.isNewTo(o) && o.pace.Alone())
 }
 
-// isNewTo reports whether an address was deferred at another source, and not at this one.
+// isNewTo reports whether an address was deferred at another source only.
 func (p *Probe) isNewTo(o *egressPath) bool {
 	return !p.deferred.IsZero() && p.deferredBy != o.name && o.name != "" && p.deferredBy != ""
 }
@@ -296,22 +296,22 @@ func (qs *queues) setCauses(a *Answered, c evidence.Cause) {
 	}
 }
 
-// letOthersGo holds a domain back for a moment if one domain or customer got all the bad answers and others wait. The
-// result says whether this was done.
+// letOthersGo holds a domain back for a moment if all bad answers went to one domain or customer, and other addresses
+// wait. The result says whether this was done.
 func (qs *queues) letOthersGo(now time.Time, o *egressPath, p *Probe) bool {
 	domain, tenant := o.pace.Nothing().Failing()
 	w := qs.waitingBeside(p, func(domain string) bool { return qs.parked[domain] == nil })
 	if !(domain != "" && w.OtherDomain || tenant != "" && w.OtherTenant) {
 		return false
 	}
-	if qs.parked[p.Address.Domain] == nil { // until another address may be asked
+	if qs.parked[p.Address.Domain] == nil { // hold the domain until another address may be asked
 		qs.parked[p.Address.Domain] = &heldDomain{until: later(now, o.pace.Explain().Until).Add(asideWhile)}
 	}
 	return true
 }
 
-// parkProbe sets a probe aside if its domain lets others go first. parkProbe also sets aside a deferred address that
-// may not be asked yet, because nothing passes or a test is under way.
+// parkProbe sets a probe aside if its domain lets other domains go first. parkProbe also sets aside a deferred address
+// that may not be asked yet, because nothing passes or a test is under way.
 func (qs *queues) parkProbe(now time.Time, o *egressPath, p *Probe) bool {
 	if qs.parkDeferred(now, o, p) {
 		return true
@@ -328,8 +328,8 @@ func (qs *queues) parkProbe(now time.Time, o *egressPath, p *Probe) bool {
 	return true
 }
 
-// parkDeferred sets aside an address that was deferred before, while nothing passes. The one that has waited longest is
-// asked first.
+// parkDeferred sets aside an address that was deferred before, while nothing passes. The address that has waited
+// longest is asked first.
 func (qs *queues) parkDeferred(now time.Time, o *egressPath, p *Probe) bool {
 	if !p.asked || p.turn || p.recheck != nil || !o.pace.Alone() || p.isNewTo(o) {
 		return false
@@ -349,8 +349,8 @@ func (qs *queues) theDeferred(now time.Time) *heldDomain {
 	return h
 }
 
-// readmitWaiting queues addresses again: those of domains whose time aside is over, and those that may be asked again
-// because others are answered or none wait.
+// readmitWaiting queues addresses again: the addresses of domains whose time aside is over, and addresses that may be
+// asked again now.
 func (qs *queues) readmitWaiting(now time.Time) {
 	qs.readmitLongest(now)
 	for domain, h := range qs.parked {
@@ -409,8 +409,8 @@ func (qs *queues) readmitNext(now time.Time, h *heldDomain) bool {
 }
 
 // isDue reports whether a waiting address may be asked again, and whether it must be asked alone. If few addresses pass
-// in a second, the good answer that permits asking again may have used up that second. Then isDue draws a moment in the
-// next one.
+// in a second, the good answer that permits asking again may have used up that second. Then isDue draws a random moment
+// in the next second.
 func (qs *queues) isDue(now time.Time, one *recheck) (may, alone bool) {
 	if now.Before(one.due) {
 		return false, false
@@ -429,15 +429,15 @@ func (qs *queues) isDue(now time.Time, one *recheck) (may, alone bool) {
 	return may, alone
 }
 
-// readmitLongest runs while nothing passes and deferred addresses are set aside. If one may be asked, it queues the one
-// that has waited longest, because that one can show greylisting.
+// readmitLongest runs while nothing passes and deferred addresses are set aside. If a deferred address may be asked,
+// readmitLongest queues the address that has waited longest, because that can show greylisting.
 func (qs *queues) readmitLongest(now time.Time) {
 	h := qs.parked[theDeferred]
 	var longest *Probe
 	var since time.Time
 	look := func(p *Probe, first time.Time) {
 		if aside := qs.parked[p.Address.Domain]; aside != nil && now.Before(aside.until) {
-			return // others go first
+			return // other addresses go first
 		}
 		if longest == nil || first.Before(since) {
 			if may, alone := qs.mayAskAgain(now, p); may && alone {
@@ -475,8 +475,8 @@ func (qs *queues) readmitLongest(now time.Time) {
 	qs.requeueProbe(now, longest)
 }
 
-// mayAskAgain reports whether an address may be asked again: others are answered; or no others wait; or nothing passes,
-// and a deferred address is the next to be asked alone.
+// mayAskAgain reports whether an address may be asked again. An address may be asked again if other addresses are
+// answered, or no other addresses wait, or a deferred address is the next to be asked alone.
 func (qs *queues) mayAskAgain(now time.Time, p *Probe) (may, alone bool) {
 	_, o := qs.paths.nextCandidate(now, qs.paths.routeTo(now, p.hosts))
 	switch {
@@ -505,8 +505,8 @@ func (qs *queues) requeueAll(now time.Time) {
 }
 
 const (
-	// triesMax is how many sessions may end while the same probe is asked. Then the probe is deferred, because it may be
-	// the cause.
+	// triesMax is how many sessions may end while the same probe is asked. After triesMax sessions the probe is deferred,
+	// because the address may be the cause.
 	triesMax = 3
 )
 
@@ -522,7 +522,7 @@ func (qs *queues) retryProbe(l *hostQueue, a Answered) {
 }
 
 // nextHosts queues a probe for the other hosts of its route. The domain is to blame only if all hosts say that they
-// don't serve it; verdict.Conclude decides that.
+// don't serve the domain; verdict.Conclude decides that.
 func (qs *queues) nextHosts(now time.Time, at place, a Answered) {
 	p := a.Probe
 	p.hosts = slices.DeleteFunc(slices.Clone(p.hosts), func(h *wire.Host) bool {
@@ -582,8 +582,8 @@ const (
 // isStated reports whether an operator has set how fast a receiver may be asked.
 func (o *Options) isStated(key string) bool { return o.Stated == nil || o.Stated(key) }
 
-// readyAt returns how many probes the rate of a source allows at a time of sending. If none, it returns when to ask
-// again; zero: when an open probe is answered.
+// readyAt returns how many probes the rate of a source allows at a time of sending. If the number is 0, readyAt returns
+// when to ask again; zero: when an open probe is answered.
 func (o *egressPath) readyAt(at time.Time) (int, time.Time) {
 	if !o.pace.Limits(at) {
 		return math.MaxInt, time.Time{}
@@ -615,7 +615,7 @@ func kindOf(a *evidence.Attempt) string {
 	return fmt.Sprintf("%s%s%x", kind, throttle.KindText, sum.Sum32())
 }
 
-// words describes an attempt: its reply code, or why there is none.
+// words describes an attempt by its reply code, or says why there is no code.
 func words(a evidence.Attempt) string {
 	switch {
 	case a.Code == 0:

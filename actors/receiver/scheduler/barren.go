@@ -13,10 +13,10 @@ import (
 // first try after the last good answer to the newest try. Time in which our own limits blocked us doesn't count. After
 // a long time package domain gives up the waiting addresses, even unasked ones.
 type barren struct {
-	since, last time.Time // the first and the newest try since then; zero: none yet
+	since, last time.Time // first and newest try since the last good answer; zero: none
 	good        time.Time // the last good answer
 	reason      smtp.Reason
-	whole       *barren // the same for the whole receiver; nil: this one is for the whole receiver
+	whole       *barren // the barren time of the whole receiver; nil: this is that time
 }
 
 // lasting returns for how long no good answer has come, and why.
@@ -47,7 +47,6 @@ func (b *barren) note(begun, now time.Time, judged *Judgement) {
 	}
 }
 
-// noteReport records the results of a session's batch that began at begun.
 func (b *barren) noteReport(begun, now time.Time, r *Report) {
 	for i := range r.Answered {
 		b.note(r.Answered[i].Sent, now, &r.Answered[i].Judgement)
@@ -63,8 +62,8 @@ func (b *barren) worthKeeping(now time.Time) bool {
 }
 
 // passBarren handles a time in which a cause blocked the receiver. If our own limit or an operator was the cause, the
-// time doesn't count. The time counts, even without a try, if many receivers refuse our sources, or if no session may
-// be opened because the receiver may still hold old ones.
+// time doesn't count. The time counts, even without a try, if many receivers refuse our sources, or if the receiver may
+// still hold old sessions so that none may be opened.
 func (qs *queues) passBarren(now time.Time, cause wire.Cause, passed time.Duration, nobody bool) {
 	ours, held := false, false
 	switch cause {

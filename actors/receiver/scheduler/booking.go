@@ -20,11 +20,11 @@ const (
 	slowRefusals = 2
 
 	// tarpitsAgree sessions, in which the fastest refusal took a second and a later one a second longer, show that the
-	// receiver delays every refusal, each for longer (Courier). One such session may be chance.
+	// receiver delays every refusal, each for longer (Courier). A single session like this may be chance.
 	tarpitsAgree = 2
 
 	// greyedFew: after this many answers in the first session, all deferrals, we try another session. Some receivers let
-	// us pass then; they log a session that continues (postscreen(8)).
+	// us pass in a new session, and log a session that continues (postscreen(8)).
 	greyedFew = 2
 
 	// The average time of an answer rises over waitsUp answers and falls over waitsDown. If one answer in eight takes
@@ -32,8 +32,8 @@ const (
 	waitsUp, waitsDown = 4, 32
 )
 
-// mayWakeGuard reports whether we believe a harvest guard's reply. A guard counts refusals. After hardly any, the reply
-// comes from a single odd mailbox.
+// mayWakeGuard reports whether we believe a harvest guard's reply. A guard counts refusals. After hardly any refusals,
+// the reply comes from a single odd mailbox.
 func (s *session) mayWakeGuard(now time.Time) bool {
 	return s.refused >= guardLeast || s.path.refusals.RefusedAt(now) >= guardLeast
 }
@@ -57,7 +57,6 @@ func (ss *sessions) poisonOthers(now time.Time, s *session, r Report) {
 	ss.haltSessions(beside)
 }
 
-// bookReport counts the RCPTs and the answers of a report.
 func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 	fresh, asked, refused, faults, last := s.rcpts == 0, 0, 0, 0, time.Time{}
 	s.agreed = s.agreesOnLength(r, &ss.allowance.learned)
@@ -102,7 +101,7 @@ func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 			s.host.failures, s.host.served = 0, true
 		}
 	}
-	unheard := min(max(0, r.Refused-refused), len(r.Unanswered)) // refused, but not among the answers
+	unheard := min(max(0, r.Refused-refused), len(r.Unanswered)) // refusals that aren't among the answers
 	for range unheard {
 		s.path.refusals.Refused(now)
 	}
@@ -121,7 +120,7 @@ func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 	room := make([]evidence.Attempt, len(r.Answered))
 	for i := range r.Answered {
 		a := &r.Answered[i]
-		if a.Probe.attempts == nil && a.Judgement.Verdict.Outcome != smtp.Undecided { // else others would stay in memory
+		if a.Probe.attempts == nil && a.Judgement.Verdict.Outcome != smtp.Undecided { // open probes would keep room in memory
 			a.Probe.attempts = room[i : i : i+1] // room for note
 		}
 	}
@@ -179,7 +178,7 @@ func (ss *sessions) learnTogether(now time.Time, s *session, r *Report) {
 	}
 }
 
-// agreesOnLength reports whether this session and the one before ended after the same number of answers. Then the
+// agreesOnLength reports whether this session and the one before ended after the same number of answers. If so, the
 // length of sessions is limited, and the last address isn't to blame.
 func (s *session) agreesOnLength(r *Report, learned *throttle.Learned) bool {
 	answers := s.answers
@@ -199,8 +198,8 @@ func (ss *sessions) takeFact(now time.Time, s *session, f Fact) {
 		learned.PerTransaction.Tighten(a.Nth-1, now)
 		learned.Transaction.OnSplit(a.Nth - 1)
 	case f.what == suspicious && a.Judgement.Verdict.Action == verdict.ActSplit:
-		// As many passed in a transaction before, so the session may be limited. Two sessions that agree show their length.
-		// Our rate may be the cause too, so it also counts as a bad answer.
+		// As many passed in a transaction before, so the session may be limited. Two sessions that agree show the limit. Our
+		// rate may be the cause too, so it also counts as a bad answer.
 		s.doomed = s.doomed || learned.SessionFull(a.answers, now)
 	case f.what == guardCounts, f.what == guardWoke && s.refused > 0:
 		learned.Refused.Tighten(s.meant, now)

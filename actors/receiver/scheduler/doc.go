@@ -1,5 +1,5 @@
-// Package scheduler decides what one receiver is asked, by whom, from where, and when. It is plain Go over values and
-// time: it has no clock, no goroutine and no socket.
+// Package scheduler decides what one receiver is asked, by whom, from where, and when. Package scheduler is plain Go
+// over values and time: it has no clock, no goroutine and no socket.
 //
 //	offer -> hostQueue (a set of hosts) -> session -> Report -> facts -> results
 //
@@ -15,12 +15,12 @@
 // The last three decide from values alone and use no other part. queues uses paths, and sessions uses both. env.go has
 // what all share, and the values that one part passes to another.
 //
-// We ask a receiver from one of our sources at a time. If it refuses a source, that source is suspended there, and the
-// next one takes over with its own refusal budget. At the first words of a harvest guard everything stops, and later
-// answers don't count.
+// We ask a receiver from one of our sources at a time. If the receiver refuses a source, that source is suspended
+// there, and the next source takes over with its own refusal budget. At the first words of a harvest guard everything
+// stops, and later answers don't count.
 //
 // Every answer carries its attempts, from which verdict.Conclude comes to the same outcome.
 //
-// The tests run it against simulated receivers in simulated time (world_test.go, stranger_test.go). The tests of
-// package receiver use real sockets.
+// The tests run a Scheduler against simulated receivers in simulated time (world_test.go, stranger_test.go). The tests
+// of package receiver use real sockets.
 package scheduler

@@ -20,12 +20,12 @@ import (
 type env struct {
 	options    Options
 	key        string
-	rand       *rand.Rand               // random, so that waits don't all end at once
-	steps      []Step                   // for the next plan to return
-	now        time.Time                // of the newest plan
+	rand       *rand.Rand               // random numbers, so that waits don't all end at once
+	steps      []Step                   // steps for the next plan to return
+	now        time.Time                // time of the newest plan
 	limits     throttle.Limits          // the limits in force: our share, lowered by what was learned
 	fair       *fairqueue.Queue[*Probe] // the waiting probes, shared out fairly
-	halts      []Halt                   // not yet carried out
+	halts      []Halt                   // halts that aren't carried out yet
 	notes      []note                   // recent findings, for people
 	wake       time.Time                // the earliest reason to plan again
 	dirty      bool                     // something was learned that isn't stored yet
@@ -36,7 +36,6 @@ func (e *env) emitTo(to Client, msg proto.Message) {
 	e.steps = append(e.steps, Send{To: to, Msg: msg})
 }
 
-// jitter returns a random time below most.
 func (e *env) jitter(most time.Duration) time.Duration {
 	return time.Duration(e.rand.Int64N(int64(max(1, most))))
 }
@@ -99,7 +98,7 @@ type OpenSession struct {
 	Host    string
 	At      netip.Addr
 	TLS     smtp.TLSMode
-	Version uint64 // of the share that permits this step
+	Version uint64 // version of the share that permits this step
 	Slot    *registry.ConnSlot
 }
 
@@ -110,10 +109,10 @@ type AskProbes struct {
 	Probes      []*Probe
 	RefusedMax  int
 	Pipelining  bool
-	Transaction throttle.Growing // RCPTs in one
+	Transaction throttle.Growing // RCPTs in a transaction
 	Group       throttle.Growing // RCPTs in a group of commands
 	WasIdle     bool             // the session was idle for long, so it may be dead
-	Version     uint64           // of the share that permits this step
+	Version     uint64           // version of the share that permits this step
 	Pauses      uint64           // earlier long pauses of the process; set by the shell
 }
 
@@ -129,7 +128,7 @@ type KnowFact struct{ Key string }
 // KeepFact stores what was learned of a receiver.
 type KeepFact struct{ Fact facts.Fact }
 
-// Depart ends the actor. Its clients have been notified.
+// Depart ends the actor. The actor's clients have been notified.
 type Depart struct {
-	Fact *facts.Fact // to be stored first; nil: nothing
+	Fact *facts.Fact // a fact to be stored first; nil: none
 }

@@ -13,17 +13,17 @@ import (
 
 // This file alone decides why a file waits for a receiver. explain returns a Blocked with the cause and its end;
 // sentenceOf puts it into words. Pulses, metrics, lists and pages all show this Blocked. The causes, strongest first:
-//   - nothing may be asked (unavailable): an operator's pause, no share, the receiver's pause, no usable source;
-//   - asking goes slowly (slowed): no host can be dialled, no refusals are left, the rate is used, all sessions are
-//     used.
+//   - nothing may be asked (unavailable): an operator's pause, no share, the receiver's pause, or no usable source;
+//   - asking is limited (slowed): no host can be dialled, no refusals are left, the rate is used up, or all sessions
+//     are in use.
 
 const (
 	// latelySpan is the time over which we find out whether the rate or the sessions are the limit. latelySpan is several
 	// times the gap between two RCPTs at most receivers, so that lists don't flicker.
 	latelySpan = 2 * time.Second
 
-	// latelyPart: the rate counts as the cause if it was the limit for at least this part of latelySpan. More sessions
-	// wouldn't help then.
+	// latelyPart: the rate counts as the cause if it was the limit for at least this part of latelySpan. In that case more
+	// sessions wouldn't help.
 	latelyPart = 0.25
 )
 
@@ -38,8 +38,8 @@ type constraints struct {
 	paused      time.Time          // end of an operator's pause; zero: not known
 	pausedUntil time.Time          // end of the receiver's pause
 	sources     status.Blocked     // why none of our sources may ask
-	resumes     throttle.RateState // of the source that resumes first if all pause briefly; no end: one may ask
-	capEnds     time.Time          // when a source's daily cap ends early; zero: it doesn't
+	resumes     throttle.RateState // rate of the source that resumes first, if all pause briefly; no Until: one may ask
+	capEnds     time.Time          // when a source's daily cap ends before the day does; zero: no cap does
 	hosts       status.Blocked     // why no host can be dialled
 	budget      bool               // the refusal budget is used up
 	budgetAt    time.Time          // when the budget has some again
@@ -50,13 +50,13 @@ type constraints struct {
 	rated       float64 // part of latelySpan in which the rate was the limit
 	crowded     float64 // part of latelySpan in which the sessions were the limit
 
-	details details // for sentenceOf
+	details details // numbers and reasons for sentenceOf
 }
 
 // details are numbers and reasons for the sentences.
 type details struct {
 	permitted float64   // permitted RCPTs a second
-	slowed    string    // why permitted is below the limit; "": it isn't
+	slowed    string    // why permitted is below the limit; "": permitted is the limit
 	pausedFor Judgement // why the whole receiver is paused
 	pausedBy  string
 	noSource  string
@@ -170,10 +170,10 @@ func sentenceOf(s *constraints, cause wire.Cause) string {
 // blocksNow holds the causes that limited the last plan, and when each ends.
 type blocksNow struct {
 	found [wire.Cause_UNREACHED + 1]bool
-	until [wire.Cause_UNREACHED + 1]time.Time // zero: with the next answer
+	until [wire.Cause_UNREACHED + 1]time.Time // zero: the cause ends with the next answer
 }
 
-// add notes a cause. If it is noted twice, the earlier end counts.
+// add notes a cause. If a cause is noted twice, the earlier end counts.
 func (l *blocksNow) add(cause wire.Cause, until time.Time) {
 	if !l.found[cause] || until.Before(l.until[cause]) {
 		l.until[cause] = until

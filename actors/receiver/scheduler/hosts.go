@@ -16,14 +16,14 @@ import (
 type candidate struct {
 	host     string
 	at       netip.Addr
-	until    time.Time // not dialled before
-	failures int       // in a row, without an answer about an address
+	until    time.Time // the host isn't dialled before this time
+	failures int       // failures in a row, without an answer about an address in between
 	served   bool      // the host has answered about an address
-	last     Judgement // the newest failure; without an attempt: none
+	last     Judgement // the newest failure; without an attempt: no failure
 
 	aside  time.Time // until when other hosts are asked first, because this host's answers are bad
 	doubts int       // times in a row that the host was set aside without a good answer
-	fails  int       // bad first tries, less good answers
+	fails  int       // number of bad first tries less good answers
 }
 
 // route is a set of hosts and what we know of it: which hosts can be dialled, which of our sources they refuse, and how
@@ -50,7 +50,7 @@ func hostsKey(hosts []*wire.Host) string {
 	return b.String()
 }
 
-// learnHosts adopts the addresses of a newer route, and keeps what is known of old ones.
+// learnHosts adopts the addresses of a newer route, and keeps what is known of old addresses.
 func (l *route) learnHosts(hosts []*wire.Host) {
 	old := l.candidates
 	fresh := make([]*candidate, 0, len(old))
@@ -122,7 +122,7 @@ func (l *route) knowsSomething(now time.Time) bool {
 // inWords names a queue in a sentence, by its hosts.
 func (l *route) inWords() string { return strings.TrimSuffix(l.key, ",") }
 
-// routeTo returns the route of a set of hosts, or makes it.
+// routeTo returns the route of a set of hosts, or makes a new route.
 func (ps *paths) routeTo(now time.Time, hosts []*wire.Host) *route {
 	key := hostsKey(hosts)
 	l := ps.routes[key]
@@ -137,8 +137,8 @@ func (ps *paths) routeTo(now time.Time, hosts []*wire.Host) *route {
 	return l
 }
 
-// doubtHost sets a host aside for 2, 4, 8 … 60 s if it gives only bad answers. Then the other hosts of the queue are
-// asked first.
+// doubtHost sets a host aside for 2, 4, 8 … 60 s if it gives only bad answers. For that time the other hosts of the
+// queue are asked first.
 func (ps *paths) doubtHost(now time.Time, at place, r throttle.Result) {
 	if at.host.fails++; r == throttle.RefusedUs || at.path.pace.Alone() { // notice a block after few addresses
 		at.host.fails += 2

@@ -12,7 +12,7 @@ import (
 // independent of one another.
 type Fact struct {
 	what  finding
-	probe *Probe    // if the fact is about an address
+	probe *Probe    // the address that the fact is about, if there is one
 	about *Answered // the answer; nil: the address wasn't asked
 }
 
@@ -28,7 +28,7 @@ const (
 	underTLS                  // the host demands TLS
 	goneWith                  // its session ended, but not because of this address
 	suspicious                // the answer may be about more than the address
-	suspected                 // on the wire when its session ended
+	suspected                 // the address was on the wire when its session ended
 
 	guardWoke   // a harvest guard has ended the session
 	guardCounts // a harvest guard that counts by the session has ended the session
@@ -107,8 +107,8 @@ func (in *situation) findEnd(r *Report) (finding, bool) {
 	case r.Poisoned && in.counts:
 		return guardCounts, true
 	case r.Poisoned, r.Cut && in.answers == 0 && r.Failure.Verdict.Action == verdict.ActVoid:
-		return guardWoke, in.guard // without guard, this is a single mailbox's reply
-	case r.Cut && in.answers > 0 && r.Failure.Verdict.Action == verdict.ActVoid: // 421, too many errors
+		return guardWoke, in.guard // if guard is false, this is the reply of a single mailbox
+	case r.Cut && in.answers > 0 && r.Failure.Verdict.Action == verdict.ActVoid: // the receiver said 421, too many errors
 		return overRefused, true
 	case r.Cut && r.Failure.Attempt.Stage >= smtp.StageRcpt: // the address under way is suspect
 		return wasCut, true

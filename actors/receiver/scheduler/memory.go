@@ -33,7 +33,6 @@ const (
 	lossShare = 2
 )
 
-// isDue reports whether a snapshot must be stored now.
 func (me *memory) isDue(now time.Time, urgent bool) bool {
 	if me.options.Facts == nil || !me.dirty {
 		return false
@@ -46,8 +45,8 @@ func (me *memory) isDue(now time.Time, urgent bool) bool {
 	return true
 }
 
-// askKnown asks for the stored snapshot. askKnown reports whether the wait for it has just ended in vain. A receiver
-// without a share asks again later, because another node may have learned more.
+// askKnown asks for the stored snapshot. askKnown reports whether the wait for the snapshot has just ended in vain. A
+// receiver without a share asks again later, because another node may have learned more.
 func (me *memory) askKnown(now time.Time, hasShare bool) (lost bool) {
 	switch {
 	case me.options.Facts == nil:
@@ -68,7 +67,7 @@ func (me *memory) askKnown(now time.Time, hasShare bool) (lost bool) {
 	return false
 }
 
-// snapshot returns the state to store; false: there is none, and none was stored before.
+// snapshot returns the state to store; false: there is no state, and none was stored before.
 func (sc *Scheduler) snapshot(now time.Time) (facts.Fact, bool) {
 	m := facts.Snapshot{V: facts.SnapshotVersion, At: sc.options.ledgerTime(now).UnixMilli()}
 	sc.allowance.noteTo(now, &m)
@@ -173,7 +172,7 @@ func noteLearned(l *throttle.Learned, now time.Time) []facts.Limit {
 	return out
 }
 
-// recallLearned lowers the limits to the stored ones.
+// recallLearned lowers the limits to the stored limits.
 func recallLearned(l *throttle.Learned, now time.Time, noted []facts.Limit, left func(ms int64) time.Time) {
 	limits := learnedLimits(l)
 	for _, n := range noted {
@@ -194,7 +193,7 @@ func noteCapacity(c *throttle.Capacity, now time.Time) facts.Capacity {
 	return facts.Capacity{Most: c.Most, Hold: c.Hold.Milliseconds(), Left: max(0, c.Until.Sub(now).Milliseconds())}
 }
 
-// recallCapacity adopts a stored capacity if it is stricter than the present one.
+// recallCapacity adopts a stored capacity if it is stricter than the present capacity.
 func recallCapacity(c *throttle.Capacity, now time.Time, m facts.Capacity, until time.Time) {
 	if m.Most <= 0 || c.Most > 0 && c.Most <= m.Most {
 		return

@@ -58,7 +58,7 @@ func (ps *paths) noteSources(now time.Time) []facts.Source {
 }
 
 // recallSources adopts the stored state of our sources and keeps that of other nodes' sources. A source without stored
-// state begins with the rate and greylisting of the last node's first source, unless that one was suspended.
+// state begins with the rate and greylisting of the last node's first source, unless that source was suspended.
 func (ps *paths) recallSources(now time.Time, age time.Duration, noted []facts.Source, unused bool) {
 	ps.others, ps.othersAt = nil, now.Add(-age)
 	noted = noted[:min(len(noted), facts.SourcesMax)]
@@ -110,7 +110,7 @@ func (o *egressPath) recallRefusals(now time.Time, age time.Duration, noted []fa
 		began := now.Add(-age - facts.Millis(n.Ago, facts.HoldMost))
 		if last := len(minutes) - 1; o.refusals.IsOver(began, now) ||
 			last >= 0 && !began.After(minutes[last].Began) {
-			continue // expired or inconsistent
+			continue // these counts are expired or inconsistent
 		}
 		minutes = append(minutes, throttle.RefusalMinute{Began: began, Accepted: max(0, n.Accepted),
 			Refused: max(0, n.Refused)})
@@ -192,7 +192,7 @@ func (l *route) noteSuspensions(now time.Time) []facts.Suspension {
 // restored holds the hosts of a snapshot until their routes are made.
 type restored struct {
 	queues map[string]facts.HostSet
-	hosts  map[string]facts.Host // by host and address
+	hosts  map[string]facts.Host // stored hosts by name and address
 	read   time.Time
 }
 

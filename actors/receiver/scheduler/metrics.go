@@ -124,7 +124,6 @@ func (m *Metrics) waited(cause wire.Cause, queued int, long time.Duration) {
 	}
 }
 
-// removeWaiting takes a scheduler out of the gauges.
 func (m *Metrics) removeWaiting(st *record) {
 	m.waitingNow[st.cause].Sub(float64(st.queued))
 	st.queued = 0

@@ -46,7 +46,7 @@ func (qs *queues) takeOffer(now time.Time, from Client, m *wire.Offer) {
 	t.belongTo(m.GetWorkspace())
 	refusal, waiting := wire.Refusal_NONE, behindOf(now, m)
 	switch {
-	case t.knows(now, m.GetChunk()): // a late copy
+	case t.knows(now, m.GetChunk()): // a late copy of an offer
 		qs.options.Metrics.doubled.Inc()
 	case !usable(m) || !qs.tasks.hasRoom(t, len(m.GetProbes()), m.Retries()):
 		refusal = wire.Refusal_FULL
@@ -63,7 +63,6 @@ func (qs *queues) takeOffer(now time.Time, from Client, m *wire.Offer) {
 // probesPage is how many probes are allocated at once. A waiting probe keeps its whole page in memory.
 const probesPage = 32
 
-// acceptOffer queues the probes of a chunk.
 func (qs *queues) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 	c := &chunk{task: t, number: m.GetChunk(), named: m.GetTask(),
 		deadline: wire.Until(now, m.GetExpiresInMs()), open: len(m.GetProbes()), offered: now,
@@ -99,15 +98,15 @@ type chunk struct {
 	task     *task
 	number   uint64
 	named    *wire.Task // the task, as the offer named it
-	deadline time.Time  // zero: none
+	deadline time.Time  // zero: no deadline
 	offered  time.Time
-	hosts    int  // hosts of the route
+	hosts    int  // number of hosts of the route
 	open     int  // probes without an answer
 	control  bool // the chunk has a control probe
 	retries  bool // all were deferred before and are due
 	answers  []answer
 	since    time.Time // when the oldest of answers came
-	listed   bool      // in scheduler.unsent
+	listed   bool      // the chunk is in inbox.unsent
 	sent     []*wire.Results
 	sentAt   time.Time // when the messages in sent were last sent
 	heard    time.Time // the client's last message after the oldest of sent; without one, when that was sent
@@ -123,7 +122,8 @@ func (c *chunk) done() bool { return c.open == 0 && len(c.answers) == 0 && len(c
 // gone reports whether the waiting probes of the chunk are dropped.
 func (c *chunk) gone() bool { return c.dropped || c.shed }
 
-// unanswered returns how many addresses have no answer, those on the wire included. The control probe doesn't count.
+// unanswered returns how many addresses have no answer, with the addresses on the wire. The control probe doesn't
+// count.
 func (c *chunk) unanswered() int {
 	switch {
 	case c.gone():
@@ -139,7 +139,7 @@ type Probe struct {
 	chunk   *chunk
 	ordinal uint32
 	Address smtp.Address
-	hosts   []*wire.Host // hosts to ask, best first
+	hosts   []*wire.Host // hosts that are left to ask, best first
 	tries   int          // sessions that ended while the probe was on the wire
 	recheck *recheck     // the address got a bad answer here and waits to be asked again
 	asked   bool         // a RCPT was sent for the address before it was offered
@@ -148,7 +148,7 @@ type Probe struct {
 
 	deferred   time.Time          // time of the first deferral; zero: none
 	deferredBy string             // our source that got this deferral
-	attempts   []evidence.Attempt // since it was offered, at most evidence.AttemptsMax
+	attempts   []evidence.Attempt // attempts since the offer, at most evidence.AttemptsMax
 	omitted    int                // attempts left out
 }
 
@@ -165,7 +165,8 @@ type answer struct {
 	omitted  int
 }
 
-// note keeps an attempt as evidence, unless the attempt repeats the last one, as the reason of a pause does.
+// note keeps an attempt as evidence. An attempt that repeats the last one is dropped; the reason of a pause may come
+// again.
 func (p *Probe) note(judged Judgement) {
 	if last := len(p.attempts) - 1; !judged.wasAsked() || last >= 0 && sameAs(&p.attempts[last], judged.Attempt) {
 		return
@@ -175,7 +176,6 @@ func (p *Probe) note(judged Judgement) {
 	p.attempts, p.omitted = c.Attempts, c.Omitted
 }
 
-// given returns a probe's attempts since its offer.
 func (p *Probe) given() evidence.Case {
 	return evidence.Case{Attempts: p.attempts, Omitted: p.omitted, Hosts: p.chunk.hosts}
 }
@@ -200,8 +200,8 @@ func (p *Probe) deliverAnswer(a answer, at time.Time) {
 	c.answers = append(c.answers, a)
 }
 
-// resultsMax bounds the results of one message in bytes: the 64 KB of a message, less an envelope and a task. One
-// answer needs less than half of it: evidence.AttemptsMax attempts of evidence.TextMax, and names.
+// resultsMax bounds the results of one message in bytes: the 64 KB of a message, less an envelope and a task. An answer
+// needs less than half of resultsMax: evidence.AttemptsMax attempts of evidence.TextMax, and names.
 const resultsMax = 60_000
 
 // messages packs answers into few messages, each within resultsMax.

@@ -28,8 +28,8 @@ const (
 	probesPerSession = 16
 
 	// worthOpening is how much work for one session justifies another, at a round trip of turnShort. If round trips are
-	// ten times slower, a tenth of the work is enough. If they are faster, the processor is the limit and worthShort
-	// applies: sessions that the processor can't serve doubled a node's memory for a million addresses.
+	// ten times slower, a tenth of the work is enough. If round trips are faster, the processor is the limit and
+	// worthShort applies: sessions that the processor can't serve doubled a node's memory for a million addresses.
 	worthOpening = time.Second
 	worthShort   = 10 * time.Second
 	turnShort    = 2 * time.Millisecond
@@ -38,7 +38,7 @@ const (
 	// are open again.
 	asideFor = time.Second
 
-	slotEvery = 500 * time.Millisecond // pause before the next try to get a slot of the node; sessions last longer
+	slotEvery = 500 * time.Millisecond // pause before the next try to get a slot of the node
 
 	// downMost is the longest wait between two tries at a host that can't be reached.
 	downMost = time.Minute
@@ -50,18 +50,18 @@ const (
 	lately = time.Second
 
 	// blockedAfter: a receiver may refuse sessions without saying why. Up to this long after its last good answer, there
-	// may be too many sessions. Later it has blocked us.
+	// may be too many sessions. After that time the receiver has blocked us.
 	blockedAfter = time.Minute
 
 	// relapseWithin: an outage this soon after another counts as caused by our rate. Guess.
 	relapseWithin = 30 * time.Second
 )
 
-// openSessions dials if probes wait: first for queues without a session, then for those that deserve more.
+// openSessions dials if probes wait: first for queues without a session, then for queues that deserve more.
 func (ss *sessions) openSessions(v *View) {
 	now := v.now
 	if ok, next := ss.paths.mayBeRefused(now); !ok {
-		if ss.wakeAt(next); ss.fair.Queued() > 0 { // else a session would have nothing to do
+		if ss.wakeAt(next); ss.fair.Queued() > 0 { // a session for other addresses would have nothing to do
 			ss.blocks.add(wire.Cause_BUDGET, next)
 		}
 		return
@@ -163,8 +163,8 @@ func (ss *sessions) openMore(v *View) {
 	}
 }
 
-// allHeldUp reports whether all sessions of a queue are held up. If they aren't, it returns when they will be; zero:
-// one is free.
+// allHeldUp reports whether all sessions of a queue are held up. If some sessions aren't, allHeldUp returns when all
+// will be; zero: a session is free.
 func allHeldUp(v *View, all map[int]*session, l *hostQueue) (held bool, at time.Time) {
 	if v.busy {
 		return false, at
@@ -200,8 +200,8 @@ func (ss *sessions) mayOpen(v *View, l *hostQueue, o *egressPath) bool {
 	return ok
 }
 
-// sessionsWorth returns how many sessions a number of addresses justifies. The result is more than one only if one
-// alone would take long, by the answers so far, and if the RCPT rate is enough for more.
+// sessionsWorth returns how many sessions a number of addresses justifies. The result is above one only if a single
+// session would take long, by the answers so far, and the RCPT rate is enough for more sessions.
 func (v *View) sessionsWorth(left int) int {
 	if v.busy {
 		return 1
@@ -212,7 +212,7 @@ func (v *View) sessionsWorth(left int) int {
 		return 1 + min(most, int(time.Duration(left)*v.held/worthShort), int(2*fed))
 	}
 	alone := time.Duration(float64(left) * v.turns * float64(v.turn))
-	alone += time.Duration(left/v.limits.RcptsPerConnection) * 2 * v.opening // with a round trip for QUIT
+	alone += time.Duration(left/v.limits.RcptsPerConnection) * 2 * v.opening // opening and QUIT of each session
 	fed := v.limits.RcptRate.PerSecond() * turnsPerProbe * v.turn.Seconds()
 	worth := worthShort
 	if v.turn >= turnShort {
@@ -223,7 +223,7 @@ func (v *View) sessionsWorth(left int) int {
 
 // room holds the limits on one more session for a queue.
 type room struct {
-	dials    int       // dials that the connection rate allows
+	dials    int       // sessions that the connection rate allows to be dialled
 	dialsAt  time.Time // when the rate allows more, if dials is 0
 	opens    bool      // the learned opening rate allows one
 	opensAt  time.Time
@@ -258,16 +258,16 @@ type openings struct {
 	allowance *allowance
 
 	rate   *throttle.OpeningRate
-	window *throttle.Window // keeps to the rate
+	window *throttle.Window // Window that keeps to the rate
 	recent []time.Time      // dial times of the newest
 	borne  int              // dial times of the newest sessions
 	room   int              // sessions that may be dialled at once: one more than ever succeeded
 
-	holdUntil time.Time // none are opened before; set if one is refused while others are served
+	holdUntil time.Time // no session opens before this time; set when one is refused while others are served
 	heldAt    time.Time
 	held      int // how often holdUntil was set in a row
 
-	failedAt time.Time // since when no session could be opened; zero: one can
+	failedAt time.Time // since when no session could be opened; zero: sessions open
 	judged   bool      // the cause of the failure was judged
 	upAt     time.Time // when a session last opened after such a time
 	relapses int
@@ -286,7 +286,6 @@ func (op *openings) forgetSearch(now time.Time) {
 	op.beginSearch(now)
 }
 
-// keepRate applies the limits in force.
 func (op *openings) keepRate(b throttle.RateBounds, whole, ours throttle.Rate, now time.Time) {
 	b.Ceiling = whole
 	op.rate.Set(b, now)
@@ -322,15 +321,15 @@ func (op *openings) isWell(now time.Time, count func(time.Time) (ready, opening 
 	return op.failedAt.IsZero()
 }
 
-// roomToOpen reports whether one more session may be dialled. At most as many are dialled at once as are open, or were
-// open before, or succeeded at once before. So few sessions meet a limit.
+// roomToOpen reports whether one more session may be dialled. The number dialled at once is at most the number that is
+// open, was open before, or succeeded at once before. So few sessions meet a limit.
 func (op *openings) roomToOpen(ready, opening int) bool {
 	return opening < max(1, ready, op.borne-ready, op.room)
 }
 
 // claimSlot takes a slot of the node for a flow. If its workspace has all that it may have, another flow of the same
-// queue gets the slot, because a session serves all flows. claimSlot returns that flow; nil: none may have one more
-// now.
+// queue gets the slot, because a session serves all flows. claimSlot returns that flow; nil: no flow may have one more
+// session now.
 func (ss *sessions) claimSlot(now time.Time, l *hostQueue, f *flow) *flow {
 	if ss.options.Slots.Take(f.Workspace(), f.Weight()) {
 		return f
@@ -345,7 +344,7 @@ func (ss *sessions) claimSlot(now time.Time, l *hostQueue, f *flow) *flow {
 	return nil
 }
 
-// takeSlot returns a connection slot for one more session, after claimSlot; nil: there is none.
+// takeSlot returns a connection slot for one more session, after claimSlot; nil: no slot is free.
 func (ss *sessions) takeSlot(v *View, f *flow) *registry.ConnSlot {
 	slot := ss.allowance.handle.Dial(ss.allowance.version, v.limits.Connections, f.Workspace(), ss.options.Slots)
 	if slot == nil { // silent sessions or an earlier actor have them, or the share has changed
@@ -413,13 +412,13 @@ func (op *openings) wasOpened(now time.Time, s *session, n, opening int) {
 }
 
 // notOpened handles a session that could not be opened, because its host is down, or because we open too many or too
-// fast. open is how many sessions its host serves, all how many the whole receiver does. False: it failed for another
+// fast. open is how many sessions its host serves; all counts the whole receiver's. False: it failed for another
 // reason.
 func (op *openings) notOpened(now time.Time, s *session, judged Judgement, open, all int) bool {
 	n := max(s.beside, open)
 	op.room = 1
 	if !comeLater(&judged, s.queue.barren.whole.good, now, open) {
-		op.borne = open // the next one is tried alone
+		op.borne = open // the next session is tried alone
 		return false
 	}
 	before := op.dialledLately(s.dialled)
@@ -497,8 +496,8 @@ func (op *openings) holdOff(now, dialled time.Time) {
 	op.held++
 }
 
-// noteCrowded handles a session that couldn't be opened while others are served. There are too many, or they were
-// opened too fast. If more were open before, they were opened too fast.
+// noteCrowded handles a session that couldn't be opened while other sessions are served. There are too many sessions,
+// or they were opened too fast. If more sessions were open before, they were opened too fast.
 func (op *openings) noteCrowded(now time.Time, s *session, judged Judgement, n int) {
 	s.path.pace.OnOtherLimit(now)
 	s.host.last = judged
@@ -511,7 +510,7 @@ func (op *openings) noteCrowded(now time.Time, s *session, judged Judgement, n i
 }
 
 // noteOutage distinguishes an outage from opening too fast. Connections that fail because a host goes down say nothing
-// about the rate. If it happens again soon, or while a higher rate is tried, it isn't taken for an outage.
+// about the rate. A failure that comes again soon, or while a higher rate is tried, isn't taken for an outage.
 func (op *openings) noteOutage(now time.Time, s *session) {
 	o := s.path
 	if op.relapses++; now.Sub(op.upAt) > relapseWithin {
@@ -582,6 +581,6 @@ func (op *openings) isDown(failures int) bool {
 	if failures <= 1 || failures >= downAfter {
 		return failures > 1
 	}
-	tried := time.Second<<(failures-1) - time.Second // since the first failure
+	tried := time.Second<<(failures-1) - time.Second // time since the first failure
 	return op.options.Stretched(tried) > op.firstWait()
 }

@@ -19,8 +19,8 @@ type Options struct {
 	// Fenced reports whether this process may not speak to receivers now, because other nodes may no longer count on it.
 	// Many goroutines call it at once, before every RCPT, so it must be quick.
 	Fenced func() bool
-	// Late reports whether a RCPT sent now might still be inside this machine when Fenced becomes true. While it does, no
-	// RCPT is sent. Called as Fenced is; nil: never.
+	// Late reports whether a RCPT sent now might still be inside this machine when Fenced becomes true. While Late is
+	// true, no RCPT is sent. Called as Fenced is; nil: never.
 	Late func() bool
 	// Facts stores what was learned of receivers, so that it survives a move; nil: nothing is stored.
 	Facts facts.Store
@@ -40,13 +40,13 @@ type Options struct {
 	// Weight returns how many addresses of a workspace are asked while one of a workspace of weight 1 is; nil: all weigh
 	// the same.
 	Weight func(workspace uuid.UUID) int
-	Waits  []time.Duration // of penalties that name no time: first, second, … in a row
+	Waits  []time.Duration // waits of penalties that name no time: first, second, … in a row
 	Slots  *registry.Slots
 	Rules  func() *verdict.Rules // the rules in force, which may change
 	// Busy reports whether the run queue of this node is long; nil: never. While it is, no host gets a second session.
 	Busy    func() bool
 	Log     *slog.Logger
-	Guard   *process.PanicGuard // of goroutines; nil: none
+	Guard   *process.PanicGuard // guards goroutines against panics; nil: no guard
 	Metrics *Metrics
 
 	// Stretch is for tests on real sockets. Stretch multiplies the waits between actors, clients and connections, for a

@@ -85,8 +85,8 @@ const (
 	suspendUnreported = 20 * time.Second
 
 	// queuesInRow: if this many queues of a receiver refuse a source, with no answer about an address in between, the
-	// source is suspended at all of them. Customers of one operator have their own block lists. Three don't agree by
-	// chance.
+	// source is suspended at the whole receiver. Customers of one operator have their own block lists. Three don't agree
+	// by chance.
 	queuesInRow = 3
 )
 
@@ -101,13 +101,13 @@ type egressPath struct {
 	refusals *throttle.Budget
 	pace     *throttle.Pace
 	rcpts    *throttle.Window // keeps to the rate by the time of sending, like allowance.rcpts
-	pause    throttle.Pause   // as an operator has set it for the source
+	pause    throttle.Pause   // the pause that an operator has set for the source
 	grey     throttle.Greylist
 
 	cause      evidence.Cause      // why the rate last changed, for evidence
-	suspension                     // of the source at the whole receiver
+	suspension                     // suspension of the source at the whole receiver
 	takenAt    time.Time           // when the pool last heard that the receiver accepts the source
-	asking     int                 // sessions that are asking
+	asking     int                 // number of sessions that are asking
 	refusing   map[string]struct{} // queues that refused the source, with no answer about an address since
 }
 
@@ -118,15 +118,15 @@ type place struct {
 	path  *egressPath
 }
 
-// suspension keeps a source from a receiver. The zero value is none.
+// suspension keeps a source from a receiver. The zero value is no suspension.
 type suspension struct {
-	until time.Time // the source isn't used before
+	until time.Time // the source isn't used before this time
 	count int       // suspensions in a row, with no answer about an address in between
 	last  Judgement // the newest refusal
 }
 
-// extend suspends for a quarter of the time that the suspensions in a row have lasted, at least for first and at most
-// for most.
+// extend suspends the source again. The time is a quarter of what the suspensions in a row have lasted, and lies
+// between first and most.
 func (r *suspension) extend(now time.Time, judged Judgement, first, most time.Duration) {
 	var wait, lasted time.Duration
 	for range r.count + 1 {
@@ -141,8 +141,8 @@ func (r *suspension) extend(now time.Time, judged Judgement, first, most time.Du
 	r.last = judged
 }
 
-// orderSources returns a node's sources in the order of a receiver. The first one is always the same for a receiver,
-// because greylisting remembers it, and differs between receivers (rendezvous hashing).
+// orderSources returns a node's sources in the order of a receiver. A receiver's first source is always the same,
+// because greylisting remembers a source. The first source differs between receivers (rendezvous hashing).
 func orderSources(key string, s *egress.Pool, a throttle.Limits) sources {
 	out := make([]*egressPath, s.Len())
 	score := make(map[*egressPath]uint64, len(out))
@@ -244,8 +244,8 @@ func (ps *paths) sourcesUnavailable(now time.Time) (first status.Blocked) {
 	return first
 }
 
-// mayBeRefused reports whether a source has refusals left in this hour. If none has, it returns when one will; zero:
-// when an open probe is answered.
+// mayBeRefused reports whether a source has refusals left in this hour. If no source has, mayBeRefused returns when one
+// will; zero: when an open probe is answered.
 func (ps *paths) mayBeRefused(now time.Time) (bool, time.Time) {
 	var soonest time.Time
 	usable := false
@@ -260,7 +260,7 @@ func (ps *paths) mayBeRefused(now time.Time) (bool, time.Time) {
 		}
 		soonest = sooner(soonest, next)
 	}
-	return !usable, soonest // none usable: their queues find out
+	return !usable, soonest // if no source is usable, the queues find out
 }
 
 // nextCandidate returns the best candidate of a queue that may be dialled now, and its source. nextCandidate chooses a
@@ -282,7 +282,7 @@ func (ps *paths) nextCandidate(now time.Time, l *route) (best *candidate, from *
 	return best, from
 }
 
-// prefersOtherHost reports whether another host should be asked than that of a place.
+// prefersOtherHost reports whether a place's host should be left for another one.
 func prefersOtherHost(ps *paths, now time.Time, at place) bool {
 	if at.path.pace.Greylisting() {
 		best, _ := ps.nextCandidate(now, at.route)
@@ -302,8 +302,8 @@ func (ps *paths) otherHost(now time.Time, l *route, o *egressPath, host string) 
 	return nil
 }
 
-// hostUnavailable returns why a candidate may not be dialled, until when, and whether this is temporary. If it isn't,
-// none of our sources can reach the candidate. The source that is usable first decides.
+// hostUnavailable returns why a candidate may not be dialled, until when, and whether this is temporary. If the reason
+// is permanent, none of our sources can reach the candidate. The source that is usable first decides the time.
 func (ps *paths) hostUnavailable(now time.Time, l *route, c *candidate) (judged Judgement, until time.Time,
 	temporary bool) {
 	if now.Before(c.until) {
@@ -321,7 +321,8 @@ func (ps *paths) hostUnavailable(now time.Time, l *route, c *candidate) (judged 
 	return first.last, first.until, true
 }
 
-// suspendedAt returns the suspension that ends first among those that keep our sources from a candidate; nil: none.
+// suspendedAt returns, of the suspensions that keep our sources from a candidate, the one that ends first; nil: there
+// are none.
 func (all sources) suspendedAt(now time.Time, l *route, c *candidate) (first *suspension) {
 	for _, o := range all {
 		if r := l.suspensionOf(now, o); r != nil && o.Reaches(c.at) && (first == nil || r.until.Before(first.until)) {
@@ -447,7 +448,7 @@ func (all sources) firstToResume(now time.Time) (first *egressPath) {
 	return first
 }
 
-// slowedPath returns the source whose learned rate limits how fast we ask; nil: the configured limits do.
+// slowedPath returns the source whose learned rate limits how fast we ask; nil: the configured limits decide.
 func (all sources) slowedPath(now time.Time) *egressPath {
 	for o := range all.eachAccepting(now) {
 		if o.pace.Limits(now) {

@@ -32,7 +32,7 @@ func (e *env) pauseEnds(now time.Time, name string) time.Time {
 	var until time.Time
 	for _, s := range slices.Backward(e.whoSaid(name, throttle.FieldPause)) {
 		switch {
-		case s.Text == string(throttle.PauseNo): // in force when the pauses set after it have ended
+		case s.Text == string(throttle.PauseNo): // this value is in force when the pauses set after it have ended
 			return until
 		case s.Until.IsZero():
 			return time.Time{}
@@ -52,7 +52,7 @@ func (ps *paths) sourcesPaused(now, until time.Time) time.Time {
 	return until
 }
 
-// pausedBy says who paused a receiver or source, and why. what is its name in the sentence.
+// pausedBy says who paused a receiver or source, and why. what names the receiver or source in the sentence.
 func (e *env) pausedBy(name, what string, how throttle.Pause) string {
 	by, reason := "an operator", ""
 	if said := e.whoSaid(name, throttle.FieldPause); len(said) > 0 {
@@ -86,7 +86,7 @@ func (ps *paths) pausedBecause() string {
 	return "an operator has paused the sources of ours that it accepts"
 }
 
-// capEnds returns when the first override of a source's daily cap ends; zero: none ends.
+// capEnds returns when the first override of a source's daily cap ends; zero: no override ends.
 func (ps *paths) capEnds(now time.Time) (first time.Time) {
 	today := ps.options.ledgerTime(now)
 	for o := range ps.all.eachAccepting(now) {

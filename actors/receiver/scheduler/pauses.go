@@ -16,11 +16,11 @@ import (
 //
 // takeTrouble chooses among them by the verdict on how a session ended or failed to open.
 
-// pause is a pause of the whole receiver. The zero value is none.
+// pause is a pause of the whole receiver. The zero value is no pause.
 type pause struct {
-	until     time.Time // nothing is asked before
+	until     time.Time // nothing is asked before this time
 	since     time.Time
-	inRow     int       // in a row, with no answer about an address in between
+	inRow     int       // pauses in a row, with no answer about an address in between
 	judgement Judgement // the answer to probes during the pause
 }
 
@@ -40,7 +40,7 @@ func (ps *paths) pauseReceiver(now time.Time, judged Judgement) {
 	paused := now.Before(ps.receiver.until)
 	until := now.Add(ps.penaltyWait(judged.Verdict, ps.receiver.inRow))
 	if paused && (judged.Verdict.Wait == 0 || !until.After(ps.receiver.until)) {
-		return // several sessions report the same
+		return // several sessions report the same refusal
 	}
 	ps.receiver.until = until
 	if !paused {
@@ -57,8 +57,8 @@ func (ps *paths) pauseReceiver(now time.Time, judged Judgement) {
 		judged.Verdict.Reason.String(), "until", ps.receiver.until)
 }
 
-// throttled handles a reply that is about our rate and not about an address, such as a reply to MAIL. If it names a
-// time, the whole receiver pauses.
+// throttled handles a reply that is about our rate and not about an address, such as a reply to MAIL. If the reply
+// names a time, the whole receiver pauses.
 func (ps *paths) throttled(now, sent time.Time, o *egressPath, judged Judgement) {
 	ps.dirty = true
 	if judged.Verdict.Wait > 0 && judged.Verdict.Reason != smtp.Greylisted { // greylisting delays only its address
@@ -86,11 +86,11 @@ func (ps *paths) refuseSource(now time.Time, l *route, at *candidate, o *egressP
 	ps.suspendSource(now, l, o, judged)
 }
 
-// suspendSource suspends a source at the hosts of a queue. Once queuesInRow queues refuse it, it is suspended at the
-// whole receiver. The next source takes over, with its own sessions and refusal budget.
+// suspendSource suspends a source at the hosts of a queue. Once queuesInRow queues refuse the source, it is suspended
+// at the whole receiver. The next source takes over, with its own sessions and refusal budget.
 func (ps *paths) suspendSource(now time.Time, l *route, o *egressPath, judged Judgement) {
 	if l.suspensionOf(now, o) != nil {
-		return // several sessions report the same
+		return // several sessions report the same refusal
 	}
 	judged.Verdict.Outcome, judged.Verdict.Action = smtp.Undecided, verdict.ActRetry
 	r := l.refusalOf(o)
@@ -122,7 +122,7 @@ func (ps *paths) suspendSource(now time.Time, l *route, o *egressPath, judged Ju
 		"reason", judged.Verdict.Reason.String(), "rule", judged.Verdict.Rule, "whole", everywhere, "until", r.until)
 }
 
-// consequenceOf returns until when the event of a firing keeps us away; zero: it doesn't.
+// consequenceOf returns until when a firing keeps us away; zero: the firing has no such effect.
 func (ps *paths) consequenceOf(now time.Time, at place) time.Time {
 	until := at.path.until
 	if r := at.route.refusals[at.path]; r != nil {
@@ -145,8 +145,8 @@ const (
 // trouble is what ended a session, or kept it from opening.
 type trouble struct {
 	judgement Judgement
-	ready     bool         // the session was open
-	heard     bool         // and had got an answer
+	ready     bool         // the session had been open
+	heard     bool         // the session had got an answer
 	tls       smtp.TLSMode // the mode in which the session was opened
 	sent      time.Time    // when the presumed cause was sent
 }
@@ -174,7 +174,7 @@ func (ps *paths) takeTrouble(now time.Time, at place, t trouble) {
 		at.route.setMode(smtp.TLSOff, now) // TLS breaks right after the handshake
 	case v.Action == verdict.ActSlow && t.ready && judged.Attempt.Stage > smtp.StageHello:
 		ps.throttled(now, t.sent, at.path, judged)
-	case judged.Attempt.Code == 0 && at.host.served && at.host.failures == 0: // one failure is chance
+	case judged.Attempt.Code == 0 && at.host.served && at.host.failures == 0: // a single failure may be chance
 		at.host.avoid(now, judged, brokenFor)
 	default:
 		at.host.avoid(now, judged, ps.penaltyWait(v, at.host.failures))
@@ -201,8 +201,8 @@ func (e *env) firstSuspension() time.Duration {
 	return min(e.options.suspensionHour().Of(suspendFirst), e.firstWait())
 }
 
-// unreportedFor returns how much of a suspension may remain without clients hearing of it: a short first one may
-// remain, but of later ones only the end.
+// unreportedFor returns how much of a suspension may remain unreported to clients: all of a short first suspension, but
+// only the end of a later one.
 func (e *env) unreportedFor(r *suspension) time.Duration {
 	most := min(suspendUnreported, e.firstWait()*4/3)
 	if r.count > 1 {

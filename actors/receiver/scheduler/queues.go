@@ -11,10 +11,9 @@ import (
 	"rollcall/smtp"
 )
 
-// hostQueuesMax: above this many queues, those without work are forgotten with all that they know: 10 MB.
+// hostQueuesMax: above this many queues, queues without work are forgotten with all that they know: 10 MB.
 const hostQueuesMax = 10_000
 
-// asideQueue is a queue that is set aside for a while.
 type asideQueue struct {
 	queue *hostQueue
 	until time.Time
@@ -26,11 +25,11 @@ type queues struct {
 	*env
 	paths *paths
 	all   map[string]*hostQueue
-	aside fairqueue.FIFO[asideQueue] // get no session for now, though nothing is wrong with their hosts
+	aside fairqueue.FIFO[asideQueue] // queues that get no session for now, though their hosts are fine
 
 	waiting []*recheck             // addresses that are soon asked again here
 	parked  map[string]*heldDomain // domains that let others go first
-	barren  barren                 // of all hosts together
+	barren  barren                 // barren time of all hosts together
 }
 
 func (qs *queues) hostQueue(now time.Time, hosts []*wire.Host) *hostQueue {
@@ -62,7 +61,7 @@ func (qs *queues) pushProbe(l *hostQueue, p *Probe) {
 	switch {
 	case p.recheck != nil || p.turn: // the address is asked again
 		class = fairqueue.First
-	case p.retry: // a retry may be an address's last, and greylists forget addresses
+	case p.retry: // a retry may be the last try of an address, and greylists forget
 		class = fairqueue.Retry
 	}
 	l.Push(qs.flowOf(p.chunk.task), p, class)
@@ -99,7 +98,7 @@ func (qs *queues) unreachable(now time.Time) (b status.Blocked) {
 // setAside takes a queue out of the order for sessions for a while, though nothing is wrong with its hosts.
 func (qs *queues) setAside(now time.Time, l *hostQueue, until time.Time) {
 	if soon := now.Add(asideFor); until.IsZero() || until.After(soon) {
-		until = soon // the reason may change
+		until = soon // the reason for setting aside may change
 	}
 	l.SetAside()
 	qs.aside.Push(asideQueue{l, until})
@@ -118,7 +117,6 @@ func (qs *queues) readmitAside(now time.Time) {
 	}
 }
 
-// purgeGone removes dropped probes from the queues.
 func (qs *queues) purgeGone(now time.Time) {
 	if !qs.tasks.stale {
 		return
@@ -203,8 +201,8 @@ func (qs *queues) readmitAll() {
 	}
 }
 
-// hostQueue is a set of hosts with their waiting probes. Its sessions serve all addresses of the route, whatever the
-// domain or verification.
+// hostQueue is a set of hosts with their waiting probes. The sessions of a hostQueue serve all addresses of the route,
+// whatever the domain or verification.
 type hostQueue struct {
 	*waiting
 	*route
@@ -218,13 +216,13 @@ type hostQueue struct {
 // left returns how many addresses are known to wait, here and at their clients.
 func (l *hostQueue) left() int { return l.Queued() + l.behind }
 
-// waiting holds the probes of a queue, flow those of a verification.
+// waiting holds the probes of a queue; flow holds the probes of a verification.
 type (
 	waiting = fairqueue.HostQueue[*Probe]
 	flow    = fairqueue.Flow[*Probe]
 )
 
-// smallFlow: a verification with fewer waiting addresses doesn't wait for a full turn of others.
+// smallFlow: a verification with fewer waiting addresses doesn't wait for a full turn of other verifications.
 const smallFlow = 50
 
 // knowsSomething reports whether something worth keeping is known of the hosts.

@@ -25,7 +25,7 @@ type recorder struct {
 
 const (
 	// The newest firingsMax replies that made us slow down, pause or change are kept for firingsFor. A rule at a source
-	// counts once within firingsApart. A scheduler keeps at most 10 KB of these; 1,000 schedulers keep 10 MB.
+	// counts once within firingsApart. A scheduler keeps at most 10 KB of firings; 1,000 schedulers keep 10 MB.
 	firingsMax   = 20
 	firingsFor   = time.Hour
 	firingsApart = 10 * time.Second
@@ -39,19 +39,19 @@ const (
 
 // record is what a scheduler keeps for status pages. The zero value is ready. Used only from the mailbox.
 type record struct {
-	history *status.History // nil: not begun, or there is no room
+	history *status.History // nil: the history is not begun, or there is no room
 	tried   time.Time       // when room was last asked for
 
 	seconds status.Tallies // ten of them make the RCPTs a second
 	minutes status.Tallies // ten of them make the fractions of refusals and deferrals
 
-	last, telling remark   // the newest, and the newest about us or the receiver
+	last, telling remark   // the newest remark, and the newest about us or the receiver
 	firings       []firing // oldest first
 	fresh         int      // how many of the newest firings have no known consequence yet
 
-	cause    wire.Cause // since observed
+	cause    wire.Cause // the cause that holds since observed
 	observed time.Time
-	queued   int // as the metric counts it, under cause
+	queued   int // addresses that the metric counts under cause
 }
 
 // remark is one reply, and when it came.
@@ -120,7 +120,6 @@ func part32(n, all int32) float64 {
 	return float64(n) / float64(all)
 }
 
-// status returns the state of a session.
 func (s *session) status(now time.Time) inspect.Session {
 	out := inspect.Session{ID: s.id, Source: s.path.name, Host: s.host.host, State: "idle",
 		Age: now.Sub(s.opened).Seconds(), Rcpts: s.rcpts, Refused: s.refused, TLS: "not known yet"}
@@ -170,7 +169,6 @@ func (re *recorder) openHistory(now time.Time) *status.History {
 	return st.history
 }
 
-// recordReport records the answers in a session's report.
 func (re *recorder) recordReport(now time.Time, s *session, r *Report) {
 	history := re.openHistory(now)
 	asked := int32(r.OnWire)
@@ -202,7 +200,7 @@ func (re *recorder) recordFailure(now time.Time, s *session, failed *Judgement) 
 	re.recordReply(now, s, failed, "", now)
 }
 
-// recordReply records a reply to RCPT, or that there was none.
+// recordReply records a reply to RCPT, or a missing reply.
 func (re *recorder) recordReply(now time.Time, s *session, judged *Judgement, local string, at time.Time) {
 	st, a := &re.record, &judged.Attempt
 	s.encrypted = a.TLS
@@ -237,7 +235,7 @@ func (re *recorder) recordFiring(s *session, r remark) {
 			break
 		}
 		if f.Rule == r.judgement.Verdict.Rule && f.path == s.path {
-			return // the same cause again
+			return // the same cause has fired again
 		}
 	}
 	if len(st.firings) == firingsMax {
@@ -247,7 +245,6 @@ func (re *recorder) recordFiring(s *session, r remark) {
 	st.fresh = min(st.fresh+1, firingsMax)
 }
 
-// recordDial notes that a session is dialled.
 func (re *recorder) recordDial(now time.Time) {
 	if history := re.openHistory(now); history != nil {
 		history.Opened(now)

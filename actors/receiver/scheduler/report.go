@@ -17,7 +17,6 @@ type Judgement struct {
 	NoHELO  bool             // EHLO was refused, and HELO not tried: see smtp.Failure
 }
 
-// wasAsked reports whether there was an attempt.
 func (v *Judgement) wasAsked() bool { return v.Attempt != (evidence.Attempt{}) }
 
 func (v *Judgement) isPermanent() bool { return v.Attempt.Code/100 == 5 }
@@ -47,7 +46,7 @@ type Answered struct {
 	Led       time.Duration // see smtp.Answer
 
 	answers int           // how many answers the session had before
-	waited  time.Duration // since its group was sent, or since the answer before
+	waited  time.Duration // time since the group was sent, or since the answer before
 }
 
 // answeredPages hold the Answered of finished reports for reuse.
@@ -74,7 +73,7 @@ func (r *Report) Free() {
 type Report struct {
 	ID           int
 	Answered     []Answered
-	Unanswered   []*Probe   // not asked, or asked without a usable answer
+	Unanswered   []*Probe   // probes that were not asked, or got no usable answer
 	OnWire       int        // unanswered probes that were on the wire when the session stopped
 	Refused      int        // 5xx replies, also to unanswered probes
 	Transactions int        // begun

@@ -26,7 +26,7 @@ type Scheduler struct {
 	opening   *openings
 	memory    *memory
 
-	facts     []Fact    // of the report under way
+	facts     []Fact    // facts of the report under way
 	swept     time.Time // when doTimely last ran
 	lastUsed  time.Time
 	handOffBy time.Time
@@ -80,7 +80,7 @@ func (sc *Scheduler) HasWork() bool {
 	return false
 }
 
-// fenceEvery is how often we check whether a fence has ended. The ledger's next answer ends it.
+// fenceEvery is how often we check whether a fence has ended. The ledger's next answer ends the fence.
 const fenceEvery = time.Second
 
 // keepRates adjusts each source's rate and Window to the present limits.
@@ -97,7 +97,7 @@ func (sc *Scheduler) keepRates(now time.Time, whole throttle.Limits) {
 }
 
 // HandOff begins the end of a scheduler whose receiver has moved. The scheduler begins nothing new, returns waiting
-// probes to their clients, and still answers those on the wire. Sessions return their unasked probes, so that there is
+// probes to their clients, and still answers probes on the wire. Sessions return their unasked probes, so that there is
 // time for QUIT.
 func (sc *Scheduler) HandOff(now time.Time) {
 	if sc.handingOff {
@@ -170,7 +170,7 @@ func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 	pause := &sc.paths.receiver
 	mayAsk := !now.Before(pause.until) && !nothingAllowed(a) && sc.memory.ready && a.Pause != throttle.PauseYes
 	isLong := pause.until.Sub(pause.since) > shortPause
-	if now.Before(pause.until) && isLong && a.Pause != throttle.PauseYes { // not for an operator's pause
+	if now.Before(pause.until) && isLong && a.Pause != throttle.PauseYes { // an operator's pause lets probes wait
 		sc.queues.tellWaiting(now)
 		sc.wakeAt(pause.until)
 	}
@@ -198,7 +198,7 @@ func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 }
 
 // takeAllowance applies and returns the limits in force: our share, lowered by what was learned. When a share grows,
-// another node may just have used the new part; a raised or new Window allows for that.
+// another node may just have used the new part. A raised or new Window allows for such use.
 func (sc *Scheduler) takeAllowance(now time.Time) throttle.Limits {
 	stand := sc.allowance.handle.Share()
 	sc.allowance.version, sc.allowance.share = stand.Version, stand.Fraction

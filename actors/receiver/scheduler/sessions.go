@@ -61,7 +61,7 @@ func (ss *sessions) closeSession(id int) bool {
 
 func (ss *sessions) isAsking() bool { return len(ss.all) > len(ss.free)+ss.closing }
 
-// countSessions counts the open sessions, and those being dialled that aren't held up.
+// countSessions counts the open sessions, and the dialled sessions that aren't held up.
 func (ss *sessions) countSessions(now time.Time) (ready, opening int) {
 	for _, s := range ss.all {
 		switch {
@@ -175,7 +175,7 @@ type session struct {
 	ready   bool // open, as far as we know
 	closing bool
 	doomed  bool      // the session ends when it is free
-	void    time.Time // later answers don't count; zero: all count
+	void    time.Time // answers after this time don't count; zero: all count
 	opened  time.Time // when it was dialled; once it is ready, when it became ready
 	idle    time.Time // since when the session is free
 
@@ -183,9 +183,8 @@ type session struct {
 	sessionRecord
 }
 
-// sessionWork is the batch of a session.
 type sessionWork struct {
-	given   []*Probe  // being asked
+	given   []*Probe  // probes that are being asked
 	at      time.Time // when the batch was given
 	heldUp  time.Time // when the session counts as held up
 	day     int64     // the day whose cap counts this batch
@@ -207,12 +206,12 @@ type sessionRecord struct {
 	errors       int // bad answers without greylisting
 	taken        int // the most RCPTs of a transaction that were answered
 
-	slowRefusals, slowAnswers slowness // of refusals, and of other answers
-	slowLeads                 slowness // of RSET and MAIL
+	slowRefusals, slowAnswers slowness // slowness of refusals, and of other answers
+	slowLeads                 slowness // slowness of RSET and MAIL
 
 	agreed bool // the session ended after as many answers as an earlier one
 
-	encrypted bool // as its answers show
+	encrypted bool // the answers show that the session is encrypted
 	groups    bool // the host takes commands in groups
 	perMail   int  // transactions without a message that the host tolerates; 0: any number
 }
@@ -240,8 +239,8 @@ func (s *session) transactionsLeft() int {
 	return s.perMail - s.transactions
 }
 
-// sent returns the time of what presumably decided the session's fate: when it got its batch or, without one, when it
-// was opened.
+// sent returns the time of what presumably decided the session's fate: when the session got its batch or, without a
+// batch, when it was opened.
 func (s *session) sent() time.Time {
 	if s.at.IsZero() {
 		return s.opened

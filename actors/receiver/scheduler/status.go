@@ -98,7 +98,6 @@ func (sc *Scheduler) Detail(now time.Time) inspect.ReceiverDetail {
 	return out
 }
 
-// word returns the scheduler's state in one word.
 func (s *constraints) word(cause wire.Cause, asks, handingOff bool) string {
 	switch {
 	case cause == wire.Cause_PAUSED:
@@ -119,8 +118,8 @@ func (s *constraints) word(cause wire.Cause, asks, handingOff bool) string {
 // second.
 const pausedWait = time.Minute
 
-// tellingRefusals is how many refusals it takes to estimate the refused part. If the hour's budget is smaller, fewer
-// are enough. The first refusal is often a control probe's.
+// tellingRefusals is how many refusals it takes to estimate the refused part. If the hour's budget is smaller, as many
+// as the budget allows are enough. The first refusal is often a control probe's.
 const tellingRefusals = 3
 
 // sendHeartbeat sends a client a pulse. The pulse says that the client's addresses wait here, and why.
@@ -164,7 +163,7 @@ func (sc *Scheduler) perHourOf(now time.Time, t *task) int64 {
 }
 
 // perHour returns how many addresses we expect to ask in an hour, by the permitted rate, the refusals and the speed of
-// answers. During a pause with a known end, it is what we expect after the pause; 0: not known.
+// answers. During a pause with a known end, perHour is for the time after the pause; 0: not known.
 func (sc *Scheduler) perHour(now time.Time) float64 {
 	a, limiting := sc.limits, sc.gatherConstraints(now)
 	switch b := limiting.unavailable(); {

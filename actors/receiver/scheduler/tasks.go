@@ -20,15 +20,15 @@ const (
 	queueMax = 200_000
 
 	// retiredMax bounds the tasks without chunks whose finished chunks or answers are remembered: 1.5 KB each, 15 MB.
-	// Above it only the epochs of the oldest are kept.
+	// Above retiredMax only the epochs of the oldest tasks are kept.
 	retiredMax = 10_000
 
-	// epochsMax bounds the remembered epochs of verifications: some 50 bytes each. Beyond it the oldest are forgotten, and
-	// a stale owner's probes may be asked once more.
+	// epochsMax bounds the remembered epochs of verifications: some 50 bytes each. Beyond epochsMax the oldest epochs are
+	// forgotten, and a stale owner's probes may be asked once more.
 	epochsMax = 200_000
 
-	rememberFor    = time.Minute      // for a finished chunk, against late copies of its offer
-	taskMemory     = 10 * time.Minute // for a task's epoch; longer than any owner works without its lease
+	rememberFor    = time.Minute      // how long a finished chunk is remembered, against late copies of its offer
+	taskMemory     = 10 * time.Minute // how long a task's epoch is remembered; no owner works so long without its lease
 	resendEvery    = 2 * time.Second  // unacknowledged results are sent again after this
 	resendFor      = time.Minute      // unacknowledged results are dropped after this; a living client offers again
 	shareWait      = 3 * time.Second  // the wait in a pulse while our share is zero
@@ -42,12 +42,12 @@ const (
 // Client offers a task's chunks and gets the answers.
 type Client struct {
 	Name    string // unique to the client
-	Address string // of its node
+	Address string // address of the client's node
 	ID      string // its actor's id there; a handle would keep an ended actor in memory
 }
 
-// task is the scheduler's state of one task. When it has no open chunks, only the finished ones are remembered; after
-// rememberFor only the epoch of its verification is.
+// task is the scheduler's state of one task. A task without open chunks remembers only its finished chunks. After
+// rememberFor only the epoch of its verification is remembered.
 type task struct {
 	key      wire.TaskKey
 	epoch    int64
@@ -58,12 +58,12 @@ type task struct {
 	queue    *hostQueue        // queue of the newest chunk
 	done     []doneChunk       // oldest first
 	beatAt   time.Time         // when the client last got a pulse, or results again
-	owed     time.Time         // since when results wait for a message of the client; zero: none do
-	known    map[uint32]answer // by ordinal: final answers that an earlier owner didn't acknowledge
+	owed     time.Time         // since when results wait for a message of the client; zero: none wait
+	known    map[uint32]answer // final answers, by ordinal, that an earlier owner didn't acknowledge
 	notified bool              // the client has got Moved
 	until    time.Time         // when it may be forgotten
-	retired  bool              // in tasks.retired
-	owing    bool              // in tasks.owing
+	retired  bool              // the task is in tasks.retired
+	owing    bool              // the task is in tasks.owing
 	behind   behind
 }
 
@@ -115,7 +115,8 @@ func (t *task) open() int {
 	return unanswered + retries
 }
 
-// count returns how many chunks have unanswered probes, and how many chunks there are: of due retries, or of others.
+// count returns how many chunks have unanswered probes, and how many chunks there are. retries chooses between chunks
+// of due retries and other chunks.
 func (t *task) count(retries bool) (open, all int) {
 	for _, c := range t.chunks {
 		if c.retries != retries {
@@ -130,9 +131,9 @@ func (t *task) count(retries bool) (open, all int) {
 
 type tasks struct {
 	all     map[wire.TaskKey]*task
-	busy    map[*task]struct{}    // those with chunks
-	retired fairqueue.FIFO[*task] // those without chunks, and some that have new ones
-	owing   fairqueue.FIFO[*task] // those with unacknowledged answers, and some that have new chunks
+	busy    map[*task]struct{}    // tasks with chunks
+	retired fairqueue.FIFO[*task] // tasks without chunks, and some that have new ones
+	owing   fairqueue.FIFO[*task] // tasks with unacknowledged answers, and some that have new chunks
 	epochs  epochs                // epochs of forgotten tasks
 	stale   bool                  // queues still hold dropped probes
 	waiters map[*task]struct{}    // tasks with a backlog at their client
@@ -144,7 +145,8 @@ func newTasks(fair *fairqueue.Queue[*Probe]) tasks {
 	return tasks{all: map[wire.TaskKey]*task{}, busy: map[*task]struct{}{}, waiters: map[*task]struct{}{}, fair: fair}
 }
 
-// hasRoom reports whether n more probes of a task, due retries or others, may be queued. A small task always has room.
+// hasRoom reports whether n more probes of a task, due retries or other probes, may be queued. A small task always has
+// room.
 func (t *tasks) hasRoom(k *task, n int, retries bool) bool {
 	most := queueMax
 	if retries {
@@ -164,7 +166,6 @@ func (t *tasks) countCredit(k *task) uint32 {
 	return uint32(chunksPerTask - open)
 }
 
-// noteBacklog notes a task's backlog at its client.
 func (t *tasks) noteBacklog(k *task, b behind) {
 	t.behind += b.n - k.behind.n
 	if k.queue != nil {
@@ -190,7 +191,7 @@ func (t *tasks) moveTo(k *task, l *hostQueue) {
 	l.behind += k.behind.n
 }
 
-// claimTask returns the task of an offer, and drops the chunks of an older owner. The same epoch with another client is
+// claimTask returns the task of an offer, and drops the chunks of an older owner. Another client with the same epoch is
 // a restarted domain actor, which numbers its chunks from the start. Nil: the offer is from an older owner.
 func (t *tasks) claimTask(key wire.TaskKey, epoch int64, from Client) *task {
 	k := t.all[key]
@@ -311,12 +312,11 @@ type epochs struct {
 	turned     time.Time
 }
 
-// of returns the newest epoch of a verification; 0: none is remembered.
+// of returns the newest epoch of a verification; 0: no epoch is remembered.
 func (e *epochs) of(verification uuid.UUID) int64 {
 	return max(e.young[verification], e.old[verification])
 }
 
-// remember notes the epoch of a verification.
 func (e *epochs) remember(now time.Time, verification uuid.UUID, epoch int64) {
 	if len(e.young) >= epochsMax/2 {
 		e.old, e.young, e.turned = e.young, nil, now

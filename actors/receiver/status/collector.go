@@ -117,8 +117,8 @@ type labels struct {
 	came []time.Time          // guarded by mu; when keys got a new label, within labelsPer
 }
 
-// busiest splits receivers into those with a label, most queued first, and all others. A key may live here twice during
-// a move; then the busier one counts.
+// busiest splits receivers into receivers with a label, most queued first, and all others. A key may live here twice
+// during a move; then the busier one counts.
 func (l *labels) busiest(now time.Time, all []inspect.Receiver) (top, rest []inspect.Receiver) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,8 +15,8 @@ const (
 	// historyMinutes is how far back a history reaches.
 	historyMinutes = 6 * 60
 
-	// historiesMax bounds the receivers with a history on a node. Histories without an actor are dropped first, the least
-	// recently used before others. A history of six hours without a gap takes 17 KB; all of them take 17 MB.
+	// historiesMax bounds the receivers with a history on a node. Histories without an actor are dropped first, beginning
+	// with the least recently used. A history of six hours without a gap takes 17 KB; all of them take 17 MB.
 	historiesMax = 1_000
 )
 
@@ -134,7 +134,7 @@ type Moment struct {
 }
 
 // Observe adds a moment to its minute. before is the cause that held since the last moment; since is zero if there was
-// none.
+// no last moment.
 func (r *History) Observe(now time.Time, is Moment, before wire.Cause, since time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,7 +172,6 @@ func (r *History) minute(now time.Time) *minuteRow {
 	return &r.minutes[len(r.minutes)-1]
 }
 
-// expire drops rows older than historyMinutes. Under mu.
 func (r *History) expire(at int32) {
 	r.minutes = slices.DeleteFunc(r.minutes, func(m minuteRow) bool { return m.at <= at-historyMinutes })
 }
@@ -201,8 +200,8 @@ func (m *minuteRow) shown() inspect.Minute {
 		AllowedLast: float64(m.last), Cause: inspect.Causes[m.cause]}
 }
 
-// Record returns the histories of receivers in the order of their keys, beginning after a key. Record stops at about
-// most bytes of JSON, and reports whether these are all.
+// Record returns the histories of receivers in the order of their keys, beginning after a given key. Record stops at
+// about most bytes of JSON, and reports whether these are all.
 func (r *Histories) Record(now time.Time, after string, most int) (out inspect.Record, whole bool) {
 	r.mu.Lock()
 	all := maps.Clone(r.of)

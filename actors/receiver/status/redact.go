@@ -18,9 +18,9 @@ var plainWords = strings.Fields(`a an and as at be by do for from go if in is it
 	rejected relay reply retry root sender server service session smtp source spam support system temporary test
 	tls too transaction try unavailable unknown user users verify virtual webmaster`)
 
-// Redact removes the asked local part from a cleaned text, as a word and in the forms that receivers make of it.
-// Cleaning (smtp/evidence) leaves a local part that is a single word, because rules read words. People and records
-// don't need it.
+// Redact removes the asked local part from a cleaned text, as a word and in the forms that receivers make of a local
+// part. Cleaning (smtp/evidence) leaves a local part that is a single word, because rules read words. People and
+// records don't need that word.
 func Redact(text, local string) string {
 	if local == "" || text == "" {
 		return text

@@ -12,8 +12,7 @@ type Tally struct {
 // Tallies is a ring of the newest spans. The zero value is ready.
 type Tallies [Spans + 1]Tally
 
-// Of returns the tally of a span. If there is none, a new one replaces the oldest. A span older than the ring isn't
-// counted.
+// Of returns the tally of a span. A new span replaces the oldest. A span older than the ring isn't counted.
 func (r *Tallies) Of(at int64) *Tally {
 	t := &r[at%int64(len(r))]
 	if t.at > at {

@@ -14,7 +14,7 @@ const (
 	// tracesMax bounds the receivers that are traced at once on a node.
 	tracesMax = 4
 
-	// traceLines bounds the kept lines of each receiver: some 300 KB. A reader that asks each second misses none below
+	// traceLines bounds the kept lines of each receiver: some 300 KB. A reader that asks each second misses no line below
 	// 1,000 lines a second.
 	traceLines = 1_000
 
