@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/config/effort"
+	"rollcall/config/effort/nettest"
 	httpd "rollcall/http"
 	"rollcall/http/api"
 	"rollcall/http/listen"
@@ -238,7 +239,7 @@ func TestPanicIsAnInternalError(t *testing.T) {
 	if logs := e.logs.String(); strings.Contains(logs, "secret of the panic") || !strings.Contains(logs, "panicked") {
 		t.Errorf("log: %s", logs)
 	}
-	effort.Is(t, effort.Metric(t, e.registry, "rollcall_http_panics_total"), 1, "panics counted")
+	effort.Is(t, nettest.Metric(t, e.registry, "rollcall_http_panics_total"), 1, "panics counted")
 	e.book.panics.Store(false)
 	effort.Is(t, e.do(get("/v1/verifications/"+id)).status, 200, "afterwards")
 }
@@ -522,7 +523,7 @@ func TestSilentConnectionsToTheAPIEnd(t *testing.T) {
 	effort.NotShort(t, "waits for seconds")
 	t.Parallel()
 	e := newEdge(t, func(o *httpd.Options) { o.Limits.Read = time.Second })
-	c := effort.Dial(t, "127.0.0.1", e.server.Addr().String())
+	c := nettest.Dial(t, "127.0.0.1", e.server.Addr().String())
 	r := bufio.NewReader(c)
 	a, err := http.ReadResponse(r, nil)
 	effort.FatalIf(t, err != nil || a.StatusCode != 408 || !a.Close, "got %v, %v, want 408", a, err)
@@ -555,7 +556,7 @@ func TestWhatAWorkspaceMayHave(t *testing.T) {
 			if a.status != 429 || a.code() != c.code || a.header.Get("Retry-After") != strconv.Itoa(c.after) {
 				t.Errorf("second: %d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
 			}
-			effort.Is(t, effort.Metric(t, e.registry, "rollcall_http_limited_total", "limit="+c.limit), 1, "counted times")
+			effort.Is(t, nettest.Metric(t, e.registry, "rollcall_http_limited_total", "limit="+c.limit), 1, "counted times")
 			e.do(post("/v1/verifications", first)).is(t, 200, "first again")
 			_, key, _ := e.customer("second")
 			other := creation(uuid.NewString(), "10")
@@ -578,6 +579,6 @@ func TestNoRoomForANewFile(t *testing.T) {
 	a := e.do(post("/v1/verifications", creation(uuid.NewString(), "10")))
 	effort.ErrorIf(t, a.status != 503 || a.code() != "storage_unavailable" || a.header.Get("Retry-After") != "60",
 		"create: %d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
-	effort.Is(t, effort.Metric(t, e.registry, "rollcall_http_limited_total", "limit=disk"), 1, "counted times")
+	effort.Is(t, nettest.Metric(t, e.registry, "rollcall_http_limited_total", "limit=disk"), 1, "counted times")
 	e.do(get("/v1/credits")).is(t, 200, "credits")
 }

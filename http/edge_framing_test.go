@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"rollcall/config/effort"
+	"rollcall/config/effort/nettest"
 	httpd "rollcall/http"
 	"rollcall/http/listen"
 )
@@ -256,7 +257,7 @@ func TestPipelinedRequests(t *testing.T) {
 // PROXY header before the handshake has.
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	certFile, keyFile, trusted := effort.WriteCertificate(t, t.TempDir(), time.Now().Add(time.Hour))
+	certFile, keyFile, trusted := nettest.WriteCertificate(t, t.TempDir(), time.Now().Add(time.Hour))
 	settings := effort.Must(listen.LoadPair(certFile, keyFile))(t).Config()
 	e := newEdge(t, func(o *httpd.Options) {
 		trusting(t, "127.0.0.1")(o)
@@ -273,9 +274,9 @@ func TestTLS(t *testing.T) {
 		return c
 	}
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
-		for _, head := range []string{"", effort.ProxyHeader("192.0.2.1")} {
+		for _, head := range []string{"", nettest.ProxyHeader("192.0.2.1")} {
 			c := dial(head, version)
-			effort.Is(t, effort.Ask(t, c, good).StatusCode, 200, "version", version)
+			effort.Is(t, nettest.Ask(t, c, good).StatusCode, 200, "version", version)
 			effort.Is(t, c.ConnectionState().NegotiatedProtocol, "http/1.1", fmt.Sprintf("version %x: protocol", version))
 		}
 	}
@@ -283,8 +284,8 @@ func TestTLS(t *testing.T) {
 		client string
 		status int
 	}{{"192.0.2.1", 401}, {"192.0.2.1", 401}, {"192.0.2.1", 429}, {"192.0.2.2", 401}} {
-		c := dial(effort.ProxyHeader(want.client), tls.VersionTLS13)
-		effort.Is(t, effort.Ask(t, c, badKey("")).StatusCode, want.status, "bad key", i+1, "of", want.client)
+		c := dial(nettest.ProxyHeader(want.client), tls.VersionTLS13)
+		effort.Is(t, nettest.Ask(t, c, badKey("")).StatusCode, want.status, "bad key", i+1, "of", want.client)
 	}
 	if c, err := tls.Dial("tcp", at, &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS10,
 		MaxVersion: tls.VersionTLS11}); err == nil {
@@ -292,7 +293,7 @@ func TestTLS(t *testing.T) {
 		_ = c.Close()
 	}
 	for name, text := range map[string]string{"no TLS": good,
-		"a malformed PROXY header": effort.ProxyHeader("192.0.2.1")[:13] + "\x12\x00\x00" + good} {
+		"a malformed PROXY header": nettest.ProxyHeader("192.0.2.1")[:13] + "\x12\x00\x00" + good} {
 		c := effort.Must(net.Dial("tcp", at))(t)
 		defer c.Close()
 		effort.OK(t, c.SetDeadline(time.Now().Add(effort.Patience)))
@@ -335,7 +336,7 @@ func statuses(t *testing.T, e *edge, texts ...string) string {
 func TestLimitsGoByTheClientsAddress(t *testing.T) {
 	t.Parallel()
 	forwarded := func(line string) string { return badKey("X-Forwarded-For: " + line + "\r\n") }
-	proxied := func(client string) string { return effort.ProxyHeader(client) + badKey("") }
+	proxied := func(client string) string { return nettest.ProxyHeader(client) + badKey("") }
 	for _, c := range []struct {
 		name    string
 		trusted string
@@ -351,19 +352,19 @@ func TestLimitsGoByTheClientsAddress(t *testing.T) {
 		{"an IPv6 /64 is one client", "127.0.0.1", []string{proxied("2001:db9::1"), proxied("2001:db9::ffff:2"),
 			proxied("2001:db9::3"), proxied("2001:db9:0:1::3")}, "401 401 429 401"},
 		{"a PROXY header goes before the stranger's X-Forwarded-For", "127.0.0.1", []string{
-			effort.ProxyHeader("192.0.2.1") + forwarded("192.0.2.7"),
-			effort.ProxyHeader("192.0.2.1") + forwarded("192.0.2.8"),
-			effort.ProxyHeader("192.0.2.1") + forwarded("192.0.2.9")}, "401 401 429"},
+			nettest.ProxyHeader("192.0.2.1") + forwarded("192.0.2.7"),
+			nettest.ProxyHeader("192.0.2.1") + forwarded("192.0.2.8"),
+			nettest.ProxyHeader("192.0.2.1") + forwarded("192.0.2.9")}, "401 401 429"},
 		{"a trusted proxy behind a trusted proxy", "127.0.0.1,10.0.0.0/8", []string{
-			effort.ProxyHeader("10.1.1.1") + forwarded("192.0.2.7"),
-			effort.ProxyHeader("10.1.1.2") + forwarded("192.0.2.7"),
-			effort.ProxyHeader("10.1.1.3") + forwarded("192.0.2.7"),
-			effort.ProxyHeader("10.1.1.3") + forwarded("192.0.2.8")}, "401 401 429 401"},
+			nettest.ProxyHeader("10.1.1.1") + forwarded("192.0.2.7"),
+			nettest.ProxyHeader("10.1.1.2") + forwarded("192.0.2.7"),
+			nettest.ProxyHeader("10.1.1.3") + forwarded("192.0.2.7"),
+			nettest.ProxyHeader("10.1.1.3") + forwarded("192.0.2.8")}, "401 401 429 401"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEdge(t, trusting(t, strings.Split(c.trusted, ",")...))
 			effort.Is(t, statuses(t, e, c.send...), c.want)
-			effort.Is(t, effort.Counts(t, e.registry, "rollcall_http_proxy_headers_refused_total"), "", "refused headers")
+			effort.Is(t, nettest.Counts(t, e.registry, "rollcall_http_proxy_headers_refused_total"), "", "refused headers")
 		})
 	}
 }
@@ -373,17 +374,17 @@ func TestProxyHeadersThatAreRefused(t *testing.T) {
 	t.Parallel()
 	good := "GET /v1/credits HTTP/1.1\r\nHost: a\r\nX-API-Key: KEY\r\n\r\n"
 	for _, c := range []struct{ name, trusted, head, counted string }{
-		{"of a stranger", "10.0.0.1", effort.ProxyHeader("192.0.2.1"), "untrusted=1"},
+		{"of a stranger", "10.0.0.1", nettest.ProxyHeader("192.0.2.1"), "untrusted=1"},
 		{"version 1 of a stranger", "10.0.0.1", "PROXY TCP4 192.0.2.1 10.0.0.1 4711 80\r\n", "untrusted=1"},
 		{"version 1 of a proxy", "127.0.0.1", "PROXY TCP4 192.0.2.1 10.0.0.1 4711 80\r\n", "version=1"},
-		{"UDP", "127.0.0.1", strings.Replace(effort.ProxyHeader("192.0.2.1"), "\x21\x11", "\x21\x12", 1), "malformed=1"},
+		{"UDP", "127.0.0.1", strings.Replace(nettest.ProxyHeader("192.0.2.1"), "\x21\x11", "\x21\x12", 1), "malformed=1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEdge(t, trusting(t, c.trusted))
 			got := exchange(t, e, c.head+strings.ReplaceAll(good, "KEY", e.key)+good)
 			effort.FatalIf(t, len(got) != 1 || got[0].status != 400 || got[0].code() != "bad_request",
 				"got %s, want one answer 400", describe(got))
-			effort.Is(t, effort.Counts(t, e.registry, "rollcall_http_proxy_headers_refused_total"), c.counted, "counted")
+			effort.Is(t, nettest.Counts(t, e.registry, "rollcall_http_proxy_headers_refused_total"), c.counted, "counted")
 		})
 	}
 }
@@ -412,25 +413,25 @@ func TestConnectionsCountForTheClient(t *testing.T) {
 		_, _ = io.Copy(io.Discard, a.Body)
 		return a.StatusCode == 200
 	}
-	first, conn := open(effort.ProxyHeader("192.0.2.1") + get)
+	first, conn := open(nettest.ProxyHeader("192.0.2.1") + get)
 	effort.FatalIf(t, !answered(first), "the first connection is not answered")
-	for _, head := range []string{"", "", effort.ProxyHeader("192.0.2.2")} {
+	for _, head := range []string{"", "", nettest.ProxyHeader("192.0.2.2")} {
 		r, _ := open(head + get)
 		effort.ErrorIf(t, !answered(r), "a connection with %q is not answered", head)
 	}
 	for _, more := range []string{get, ""} {
 		effort.Within(t, "one of five to be free", func() bool {
-			return effort.Metric(t, e.registry, "rollcall_http_connections") == 4
+			return nettest.Metric(t, e.registry, "rollcall_http_connections") == 4
 		})
-		r, _ := open(effort.ProxyHeader("192.0.2.1") + more)
+		r, _ := open(nettest.ProxyHeader("192.0.2.1") + more)
 		if a, err := http.ReadResponse(r, nil); err != nil || a.StatusCode != 429 || a.Header.Get("Retry-After") == "" {
 			t.Errorf("a second connection of one client that sends %q: %v, %v, want 429", more, a, err)
 		}
 	}
-	effort.Is(t, effort.Counts(t, e.registry, "rollcall_http_connections_refused_total"), "share=2", "counted")
+	effort.Is(t, nettest.Counts(t, e.registry, "rollcall_http_connections_refused_total"), "share=2", "counted")
 	_ = conn.Close()
 	effort.Within(t, "the place to come back", func() bool {
-		r, _ := open(effort.ProxyHeader("192.0.2.1") + get)
+		r, _ := open(nettest.ProxyHeader("192.0.2.1") + get)
 		return answered(r)
 	})
 }

@@ -19,6 +19,7 @@ import (
 	"rollcall/cluster/gossip/gossiptest"
 	"rollcall/cluster/secure"
 	"rollcall/config/effort"
+	"rollcall/config/effort/nettest"
 )
 
 // Options are the options of a node of a World.
@@ -162,7 +163,7 @@ func (n *Node) stop() error {
 // Metric returns the value of a gauge or the sum of a counter; 0 if there is none.
 func (n *Node) Metric(name string) float64 {
 	n.world.t.Helper()
-	return effort.Sum(n.world.t, n.Metrics, name)
+	return nettest.Sum(n.world.t, n.Metrics, name)
 }
 
 // door is a proxy through which others reach a node's actor traffic. It has a loopback address of its own. So a test

@@ -22,6 +22,7 @@ import (
 
 	"rollcall/cluster/gossip/gossiptest"
 	"rollcall/config/effort"
+	"rollcall/config/effort/nettest"
 )
 
 func TestMembersFindEachOtherOverOneAddress(t *testing.T) {
@@ -517,7 +518,7 @@ func (n *node) awaitNames(t *testing.T, want ...string) {
 // counter returns a counter's value by its name and labels ("unit=packet").
 func (n *node) counter(t *testing.T, name string, labels ...string) float64 {
 	t.Helper()
-	return effort.Sum(t, n.metrics, name, labels...)
+	return nettest.Sum(t, n.metrics, name, labels...)
 }
 
 // writeKeys writes a file of keys and gives its path.

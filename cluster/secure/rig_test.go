@@ -22,6 +22,7 @@ import (
 	"rollcall/cluster/secure"
 	"rollcall/cluster/wire"
 	"rollcall/config/effort"
+	"rollcall/config/effort/nettest"
 )
 
 const (
@@ -315,7 +316,7 @@ func (p *probe) want(mark string) {
 // count returns a counter with at most one label.
 func (n *node) count(t *testing.T, metric string, label ...string) float64 {
 	t.Helper()
-	return effort.Metric(t, n.metrics, metric, label...)
+	return nettest.Metric(t, n.metrics, metric, label...)
 }
 
 // peer is a client that says what it likes to a node's port.

@@ -20,6 +20,7 @@ import (
 
 	"rollcall/config"
 	"rollcall/config/effort"
+	"rollcall/config/effort/nettest"
 )
 
 // apartLines make a root whose changes stay in $1, an empty folder. $2 is the only folder of this machine that is
@@ -205,7 +206,7 @@ func TestProxies(t *testing.T) {
 			front, upload := freeAddress(t), freeAddress(t)
 			c, service, _ := newCustomerCLI(t, "ROLLCALL_HTTP_PUBLIC_URL=https://"+front, "ROLLCALL_UPLOAD_LISTEN="+upload,
 				"ROLLCALL_UPLOAD_PUBLIC_URL=https://"+front, "ROLLCALL_HTTP_TRUSTED_PROXIES=127.0.0.1")
-			cert, key, _ := effort.WriteCertificate(t, c.folder, time.Now().Add(time.Hour))
+			cert, key, _ := nettest.WriteCertificate(t, c.folder, time.Now().Add(time.Hour))
 			here := strings.NewReplacer("127.0.0.1:8080", strings.TrimPrefix(service, "http://"), "127.0.0.1:8082", upload,
 				"verify.example.com {", "https://"+front+" {\n\ttls "+cert+" "+key,
 				"listen 80;", "listen "+freeAddress(t)+";", "listen 443", "listen "+front,

@@ -14,6 +14,7 @@ import (
 	"github.com/miekg/dns"
 
 	"rollcall/config/effort"
+	"rollcall/config/effort/nettest"
 	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/smtp/smtplab"
 )
@@ -202,8 +203,8 @@ func TestTheRunbookOfCertificates(t *testing.T) {
 	t.Parallel()
 	n := newScriptNode(t, "", nil)
 	folder, next := filepath.Join(n.folder, "etc"), t.TempDir()
-	certFile, keyFile, _ := effort.WriteCertificate(t, folder, time.Now().Add(time.Hour))
-	effort.WriteCertificate(t, next, time.Now().Add(2*time.Hour))
+	certFile, keyFile, _ := nettest.WriteCertificate(t, folder, time.Now().Add(time.Hour))
+	nettest.WriteCertificate(t, next, time.Now().Add(2*time.Hour))
 	n.environ = append(n.environ, "ROLLCALL_HTTP_TLS_CERT="+certFile, "ROLLCALL_HTTP_TLS_KEY="+keyFile)
 	n.starts()
 	replace := func(name string) {
@@ -229,7 +230,7 @@ func TestTheRunbookOfCertificates(t *testing.T) {
 func TestTheAdminListenerOfTheDocs(t *testing.T) {
 	t.Parallel()
 	encrypted, local := newScriptNode(t, "", nil), newScriptNode(t, "", nil)
-	certFile, keyFile, _ := effort.WriteCertificate(t, filepath.Join(encrypted.folder, "etc"),
+	certFile, keyFile, _ := nettest.WriteCertificate(t, filepath.Join(encrypted.folder, "etc"),
 		time.Now().Add(time.Hour))
 	socket := filepath.Join(t.TempDir(), "admin.sock")
 	const token = "token-of-both-nodes"

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rollcall/config/effort"
+	"rollcall/config/effort/nettest"
 	"rollcall/http/admin"
 )
 
@@ -91,7 +92,7 @@ func TestANodeWithTLS(t *testing.T) {
 	t.Parallel()
 	effort.NotShort(t, "a whole node")
 	c := newCLI(t)
-	certFile, keyFile, _ := effort.WriteCertificate(t, c.folder, time.Now().Add(time.Hour))
+	certFile, keyFile, _ := nettest.WriteCertificate(t, c.folder, time.Now().Add(time.Hour))
 	socket := filepath.Join(os.TempDir(), "rollcall-"+filepath.Base(filepath.Dir(c.folder))+".sock")
 	if len(socket) > 100 {
 		socket = socket[:100]

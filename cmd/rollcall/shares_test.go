@@ -27,6 +27,7 @@ import (
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/config/effort"
+	"rollcall/config/effort/nettest"
 	"rollcall/http/api"
 	"rollcall/ledger"
 )
@@ -145,7 +146,7 @@ func waitedPerRan(before, after map[string]threadTime) float64 {
 // sum adds up a metric's series that have these labels.
 func (s *shared) sum(name string, labels ...string) float64 {
 	s.t.Helper()
-	return effort.Sum(s.t, s.node.Registry, name, labels...)
+	return nettest.Sum(s.t, s.node.Registry, name, labels...)
 }
 
 // raw begins an upload of the first tenant on a connection of its own; the body is for the caller.

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/config/effort"
+	"rollcall/config/effort/nettest"
 	"rollcall/http/admin"
 	"rollcall/http/dashboard/signin"
 )
@@ -31,13 +32,13 @@ func pageOf(t *testing.T, method, page, cookie string, form url.Values) (status 
 }
 
 // browse makes a request as a browser does.
-func browse(t *testing.T, method, page, cookie string, form url.Values) effort.Answer {
+func browse(t *testing.T, method, page, cookie string, form url.Values) nettest.Answer {
 	t.Helper()
 	headers := []string{"Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin"}
 	if cookie != "" {
 		headers = append(headers, "Cookie", cookie)
 	}
-	return effort.Send(t, method, page, form.Encode(), headers...)
+	return nettest.Send(t, method, page, form.Encode(), headers...)
 }
 
 // accept uses a link up and gives the session that begins.

@@ -9,6 +9,5 @@
 // Short and default runs draw the same cases each time, so that a run that fails fails again. The long run searches
 // further, with new cases.
 //
-// It also has what every test says: OK, Must, Is, ErrIs, Denied, ErrorIf; and what tests of listeners share:
-// certificates, connections from several addresses, PROXY headers, the metrics of what was refused.
+// It also has what every test says: OK, Must, Is, ErrIs, Denied, ErrorIf.
 package effort

@@ -24,6 +24,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/config/effort"
+	"rollcall/config/effort/nettest"
 	"rollcall/http/admin"
 	"rollcall/http/api"
 	"rollcall/http/dashboard/signin"
@@ -108,7 +109,7 @@ func (r *rig) ask(method, path, body string) (int, string) {
 }
 
 // sent is an answer, for sent(r.ask(...)).Is(t, 200).
-func sent(status int, text string) effort.Answer { return effort.Answer{Status: status, Body: text} }
+func sent(status int, text string) nettest.Answer { return nettest.Answer{Status: status, Body: text} }
 
 // codeOf is the code of a refusal; "" for none.
 func codeOf(out map[string]any) string {
@@ -123,7 +124,7 @@ func (r *rig) raw(method, path, body, authorization string, more ...string) (int
 	if authorization != "" {
 		more = append(more, "Authorization", authorization)
 	}
-	a := effort.Send(r.t, method, r.url+path, body, more...)
+	a := nettest.Send(r.t, method, r.url+path, body, more...)
 	effort.Is(r.t, a.Header.Get("X-Content-Type-Options"), "nosniff", method, path, "X-Content-Type-Options")
 	return a.Status, a.Body
 }
@@ -506,7 +507,7 @@ func TestTheAddressAConnectionCameTo(t *testing.T) {
 
 func TestAdminTLS(t *testing.T) {
 	t.Parallel()
-	certFile, keyFile, trusted := effort.WriteCertificate(t, t.TempDir(), time.Now().Add(time.Hour))
+	certFile, keyFile, trusted := nettest.WriteCertificate(t, t.TempDir(), time.Now().Add(time.Hour))
 	p := effort.Must(listen.LoadPair(certFile, keyFile))(t)
 	r := newRig(t, func(o *admin.Options) { o.TLS = p.Config() })
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}}}

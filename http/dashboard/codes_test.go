@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/config/effort"
+	"rollcall/config/effort/nettest"
 	"rollcall/http/dashboard/pagetest"
 	"rollcall/http/dashboard/signin"
 	"rollcall/ledger"
@@ -24,7 +25,7 @@ import (
 // counted is the value of a counter with the given labels ("name=value").
 func (g *rig) counted(metric string, labels ...string) float64 {
 	g.t.Helper()
-	return effort.Sum(g.t, g.metrics, metric, labels...)
+	return nettest.Sum(g.t, g.metrics, metric, labels...)
 }
 
 func TestASignInFormSentTwiceIsOneSession(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 
 	"rollcall/actors/inspect"
 	"rollcall/config/effort"
+	"rollcall/config/effort/nettest"
 	httpd "rollcall/http"
 	"rollcall/http/dashboard"
 	"rollcall/http/dashboard/pagetest"
@@ -210,7 +211,7 @@ type browser struct {
 func (g *rig) browser(session string) *browser { return &browser{g: g, session: session} }
 
 // answer is what came back.
-type answer struct{ effort.Answer }
+type answer struct{ nettest.Answer }
 
 // send sends a request; values are a form.
 func (b *browser) send(method, path string, values url.Values, headers ...string) answer {
@@ -231,7 +232,7 @@ func (b *browser) sendBody(method, path, text string, headers ...string) answer 
 	if b.session != "" && !slices.Contains(headers, "Cookie") {
 		headers = append(headers, "Cookie", "__Host-rollcall="+b.session)
 	}
-	return answer{effort.Send(b.g.t, method, b.g.url+path, text, headers...)}
+	return answer{nettest.Send(b.g.t, method, b.g.url+path, text, headers...)}
 }
 
 func (b *browser) get(path string, headers ...string) answer {

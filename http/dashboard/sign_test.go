@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/config/effort"
+	"rollcall/config/effort/nettest"
 	"rollcall/http/dashboard"
 	"rollcall/http/dashboard/signin"
 	"rollcall/ledger"
@@ -269,7 +270,7 @@ func TestWhatEndsAtOneNodeEndsAtTheOthers(t *testing.T) {
 		}, g.path(""), 404},
 		"the user": {func(_ *browser, u ledger.SignedIn) answer {
 			effort.Must(g.book.DisableUser(ledger.WithActor(t.Context(), "operator"), u.User.ID, true))(t)
-			return answer{effort.Answer{Status: 303}}
+			return answer{nettest.Answer{Status: 303}}
 		}, "/you", 303},
 	} {
 		here, there, user := member(uuid.NewString()[:8] + "@acme.test")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rollcall/config/effort"
+	"rollcall/config/effort/nettest"
 	"rollcall/http/listen"
 )
 
@@ -15,23 +16,23 @@ func TestReload(t *testing.T) {
 	t.Parallel()
 	folder, now := t.TempDir(), time.Now()
 	first, second := now.Add(time.Hour).Truncate(time.Second), now.Add(2*time.Hour).Truncate(time.Second)
-	certFile, keyFile, _ := effort.WriteCertificate(t, folder, first)
+	certFile, keyFile, _ := nettest.WriteCertificate(t, folder, first)
 	p, err := listen.LoadPair(certFile, keyFile)
 	if err != nil || !p.End().Equal(first) {
 		t.Fatalf("load: end %v, %v", p.End(), err)
 	}
-	effort.WriteCertificate(t, folder, now.Add(-time.Minute))
+	nettest.WriteCertificate(t, folder, now.Add(-time.Minute))
 	if err := p.Reload(now); !errors.Is(err, listen.ErrCertificateEnded) || !p.End().Equal(first) {
 		t.Errorf("one that has ended: end %v, %v", p.End(), err)
 	}
-	effort.WriteCertificate(t, folder, second)
+	nettest.WriteCertificate(t, folder, second)
 	if err := p.Reload(now.Add(-2 * time.Hour)); !errors.Is(err, listen.ErrCertificateEnded) || !p.End().Equal(first) {
 		t.Errorf("one that has not begun: end %v, %v", p.End(), err)
 	}
 	if err := p.Reload(now); err != nil || !p.End().Equal(second) {
 		t.Errorf("a good one: end %v, %v", p.End(), err)
 	}
-	other, _, _ := effort.WriteCertificate(t, t.TempDir(), second)
+	other, _, _ := nettest.WriteCertificate(t, t.TempDir(), second)
 	text := effort.Must(os.ReadFile(other))(t)
 	for name, content := range map[string][]byte{"of another key": text, "half": text[:len(text)/2], "nothing": nil} {
 		effort.OK(t, os.WriteFile(certFile, content, 0o600))
@@ -50,7 +51,7 @@ func TestReload(t *testing.T) {
 func TestAnEndedCertificateIsLoaded(t *testing.T) {
 	t.Parallel()
 	end := time.Now().Add(-time.Hour).Truncate(time.Second)
-	certFile, keyFile, _ := effort.WriteCertificate(t, t.TempDir(), end)
+	certFile, keyFile, _ := nettest.WriteCertificate(t, t.TempDir(), end)
 	p, err := listen.LoadPair(certFile, keyFile)
 	effort.ErrorIf(t, err != nil || !p.End().Equal(end), "end %v, %v", p, err)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/config/effort"
+	"rollcall/config/effort/nettest"
 	"rollcall/http/listen"
 	"rollcall/http/upload"
 	"rollcall/ledger"
@@ -29,7 +30,7 @@ import (
 // three, the next one, and a third the last.
 func TestAnAddressHasNoMoreConnectionsThanAreFree(t *testing.T) {
 	t.Parallel()
-	certFile, keyFile, trusted := effort.WriteCertificate(t, t.TempDir(), time.Now().Add(time.Hour))
+	certFile, keyFile, trusted := nettest.WriteCertificate(t, t.TempDir(), time.Now().Add(time.Hour))
 	settings := effort.Must(listen.LoadPair(certFile, keyFile))(t).Config()
 	for _, encrypted := range []bool{false, true} {
 		registry := prometheus.NewRegistry()
@@ -41,12 +42,12 @@ func TestAnAddressHasNoMoreConnectionsThanAreFree(t *testing.T) {
 		})
 		dial := func(from string) net.Conn {
 			t.Helper()
-			return effort.Dial(t, from, r.storage.Addr().String())
+			return nettest.Dial(t, from, r.storage.Addr().String())
 		}
 		open := func(want float64) {
 			t.Helper()
 			effort.Within(t, "the connections to be counted", func() bool {
-				return effort.Metric(t, registry, "rollcall_upload_connections") == want
+				return nettest.Metric(t, registry, "rollcall_upload_connections") == want
 			})
 		}
 		refused := func(from string) {
@@ -71,7 +72,7 @@ func TestAnAddressHasNoMoreConnectionsThanAreFree(t *testing.T) {
 		dial("127.0.0.3")
 		open(5)
 		refused("127.0.0.4")
-		effort.Is(t, effort.Counts(t, registry, "rollcall_upload_connections_refused_total"), "full=1 share=2")
+		effort.Is(t, nettest.Counts(t, registry, "rollcall_upload_connections_refused_total"), "full=1 share=2")
 		_ = first.Close()
 		open(4)
 		dial("127.0.0.4")
@@ -119,7 +120,7 @@ func TestAWorkspaceHasNoMoreUploadsThanAreFree(t *testing.T) {
 		c := r.dial()
 		c.begin(path, total, "half of it")
 		effort.Within(t, "the place to be taken", func() bool {
-			return effort.Metric(t, registry, "rollcall_uploads_receiving") == want
+			return nettest.Metric(t, registry, "rollcall_uploads_receiving") == want
 		})
 		return c
 	}
@@ -147,10 +148,10 @@ func TestAWorkspaceHasNoMoreUploadsThanAreFree(t *testing.T) {
 	r.space = light
 	slow(4)
 	over()
-	effort.Is(t, effort.Counts(t, registry, "rollcall_upload_slots_refused_total"), "full=1 share=1", "counted")
+	effort.Is(t, nettest.Counts(t, registry, "rollcall_upload_slots_refused_total"), "full=1 share=1", "counted")
 	_ = first.Conn.Close()
 	effort.Within(t, "the place to come back", func() bool {
-		return effort.Metric(t, registry, "rollcall_uploads_receiving") == 3
+		return nettest.Metric(t, registry, "rollcall_uploads_receiving") == 3
 	})
 }
 
@@ -162,9 +163,9 @@ func TestStorageBehindAProxy(t *testing.T) {
 		status        int
 		counted       string
 	}{
-		{"127.0.0.1", effort.ProxyHeader("192.0.2.1"), 404, ""},
+		{"127.0.0.1", nettest.ProxyHeader("192.0.2.1"), 404, ""},
 		{"10.0.0.1", "", 404, ""},
-		{"10.0.0.1", effort.ProxyHeader("192.0.2.1"), 400, "untrusted=1"},
+		{"10.0.0.1", nettest.ProxyHeader("192.0.2.1"), 400, "untrusted=1"},
 		{"127.0.0.1", "PUT /upload/nobody HTTP/1.1\r\nHost: a\r\nX-Long: a\r\n b\r\n\r\n", 400, ""}, // a folded line
 	} {
 		trusted := effort.Must(listen.ParseTrusted([]string{c.trusted}))(t)
@@ -175,7 +176,7 @@ func TestStorageBehindAProxy(t *testing.T) {
 		_, _ = io.WriteString(conn, c.head+"PUT /upload/nobody HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
 		a := effort.Must(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 		effort.Is(t, a.StatusCode, c.status, c.head, "to", c.trusted)
-		effort.Is(t, effort.Counts(t, registry, "rollcall_upload_proxy_headers_refused_total"), c.counted, c.head,
+		effort.Is(t, nettest.Counts(t, registry, "rollcall_upload_proxy_headers_refused_total"), c.counted, c.head,
 			c.trusted, "counted")
 	}
 }
@@ -183,7 +184,7 @@ func TestStorageBehindAProxy(t *testing.T) {
 // TestStorageTLS takes a file over TLS, and an early answer reaches its client.
 func TestStorageTLS(t *testing.T) {
 	t.Parallel()
-	certFile, keyFile, trusted := effort.WriteCertificate(t, t.TempDir(), time.Now().Add(time.Hour))
+	certFile, keyFile, trusted := nettest.WriteCertificate(t, t.TempDir(), time.Now().Add(time.Hour))
 	settings := effort.Must(listen.LoadPair(certFile, keyFile))(t).Config()
 	r := newStorageRig(t, func(o *upload.Options) { o.TLS, o.Registerer = settings, prometheus.NewRegistry() })
 	dial := func() net.Conn {
@@ -194,9 +195,9 @@ func TestStorageTLS(t *testing.T) {
 	}
 	_, path := r.create(11)
 	put := "PUT " + path + " HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n"
-	effort.Is(t, effort.Ask(t, dial(), put+"a@b.example").StatusCode, 200, "upload")
+	effort.Is(t, nettest.Ask(t, dial(), put+"a@b.example").StatusCode, 200, "upload")
 	nobody := "PUT /upload/nobody HTTP/1.1\r\nHost: a\r\nContent-Length: 99999\r\n\r\nhalf"
-	effort.Is(t, effort.Ask(t, dial(), nobody).StatusCode, 404, "nobody's upload")
+	effort.Is(t, nettest.Ask(t, dial(), nobody).StatusCode, 404, "nobody's upload")
 }
 
 // TestWhatTheLedgerTakesNoMoreOf: if the ledger refuses a chunk for lack of room, the answer is to come again. If the

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/config/effort"
+	"rollcall/config/effort/nettest"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/sqlstore/engine"
@@ -73,7 +74,7 @@ func TestAClockThatJumpsErasesNothing(t *testing.T) {
 // doubted reads rollcall_ledger_clock_doubted.
 func doubted(t *testing.T, metrics *prometheus.Registry) float64 {
 	t.Helper()
-	return effort.Metric(t, metrics, "rollcall_ledger_clock_doubted")
+	return nettest.Metric(t, metrics, "rollcall_ledger_clock_doubted")
 }
 
 // clocked is what a jump of the clock would end.

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/config/effort"
+	"rollcall/config/effort/nettest"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/ledgertest/postgres"
@@ -184,7 +185,7 @@ func TestAReserveOfDiskIsKeptForMoney(t *testing.T) {
 	d.Grants(1)
 	got := d.Account()
 	effort.ErrorIf(t, got.Spent != 2 || got.Granted != 10, "account %+v", got)
-	effort.Is(t, effort.Metric(t, registry, "rollcall_ledger_disk_free_bytes"), 1<<20-1, "bytes are told to be free")
+	effort.Is(t, nettest.Metric(t, registry, "rollcall_ledger_disk_free_bytes"), 1<<20-1, "bytes are told to be free")
 
 	free.Store(1 << 20)
 	after, err = d.AppendChunk(ctx, uploading.ID, u.Writer, 3, []byte("defg"))
@@ -204,7 +205,7 @@ func TestWhatWasErasedIsRoom(t *testing.T) {
 	n := d.Asks(7)
 	effort.Denied(effort.First(d.Create(t.Context(), n)))(t, ledger.ErrNoRoom, "nothing is erased")
 	effort.Must(d.Cancel(t.Context(), d.Workspace, v.ID))(t)
-	inside := effort.Metric(t, registry, "rollcall_ledger_file_free_bytes")
+	inside := nettest.Metric(t, registry, "rollcall_ledger_file_free_bytes")
 	effort.ErrorIf(t, inside < 2<<20 || inside > 3<<20, "%.0f bytes are free in the file", inside)
 	effort.Denied(effort.First(d.Create(t.Context(), n)))(t, nil, "2 MiB were erased")
 	free.Store(1<<18 - 1)

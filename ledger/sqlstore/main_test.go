@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/config/effort"
+	"rollcall/config/effort/nettest"
 	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/ledger/sqlstore/engine"
 )
@@ -78,7 +79,7 @@ func (s *server) does(t *testing.T, statements string) {
 // waited returns how many transactions ran again because a lock was not free in time.
 func (s *server) waited(t *testing.T) float64 {
 	t.Helper()
-	return effort.Metric(t, s.metrics, "rollcall_ledger_retries_total", "why=busy")
+	return nettest.Metric(t, s.metrics, "rollcall_ledger_retries_total", "why=busy")
 }
 
 func hex(id uuid.UUID) string { return strings.ReplaceAll(id.String(), "-", "") }

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/config/effort"
+	"rollcall/config/effort/nettest"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/smtp"
@@ -499,7 +500,7 @@ func TestASweepGoesOnAfterFailures(t *testing.T) {
 		n, err := s.Sweep(t.Context(), ledger.Retention{Results: 1})
 		effort.FatalIf(t, n != 1-i || err == nil || !s.erasedResults(t, ids[broken]),
 			"changed %d: what is behind them is not swept: %v", n, err)
-		effort.Is(t, effort.Metric(t, s.metrics, "rollcall_ledger_unswept"), broken, "said to be left")
+		effort.Is(t, nettest.Metric(t, s.metrics, "rollcall_ledger_unswept"), broken, "said to be left")
 	}
 	for _, id := range ids[:broken] {
 		effort.Has(t, log.String(), id.String(), "the log")

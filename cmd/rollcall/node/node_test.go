@@ -23,6 +23,7 @@ import (
 	"rollcall/actors/receiver"
 	"rollcall/config"
 	"rollcall/config/effort"
+	"rollcall/config/effort/nettest"
 	"rollcall/http/admin"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
@@ -123,7 +124,7 @@ func certificatesAreFollowed(t *testing.T) {
 	const endsMetric = "rollcall_tls_certificate_not_after_timestamp_seconds"
 	folder, registry, logged := t.TempDir(), prometheus.NewRegistry(), make(chan string, 100)
 	first, second := time.Now().Add(time.Hour), time.Now().Add(2*time.Hour)
-	certFile, keyFile, _ := effort.WriteCertificate(t, folder, first)
+	certFile, keyFile, _ := nettest.WriteCertificate(t, folder, first)
 	certs := newCertificates(registry, slog.New(slog.NewTextHandler(eachLine(logged), nil)))
 	settings, stop, err := certs.follow(t.Context(), "admin", certFile, keyFile)
 	effort.OK(t, err)
@@ -141,9 +142,9 @@ func certificatesAreFollowed(t *testing.T) {
 	want := func(what string, end time.Time, used float64) {
 		t.Helper()
 		effort.Is(t, served().Unix(), end.Unix(), what, "served until")
-		got := effort.Metric(t, registry, endsMetric, "listener=admin")
+		got := nettest.Metric(t, registry, endsMetric, "listener=admin")
 		effort.ErrorIf(t, got != float64(end.Unix()), "%s: the metric says %v, want %v", what, got, end.Unix())
-		effort.Is(t, effort.Metric(t, registry, "rollcall_tls_certificate_used", "listener=admin"), used, what, "used")
+		effort.Is(t, nettest.Metric(t, registry, "rollcall_tls_certificate_used", "listener=admin"), used, what, "used")
 	}
 	waitFor := func(text string) {
 		t.Helper()
@@ -157,10 +158,10 @@ func certificatesAreFollowed(t *testing.T) {
 	effort.OK(t, os.WriteFile(certFile, []byte("nonsense"), 0o600))
 	waitFor("new certificate refused")
 	want("nonsense", first, 0)
-	effort.WriteCertificate(t, folder, second)
+	nettest.WriteCertificate(t, folder, second)
 	waitFor("new certificate in force")
 	want("a good one", second, 1)
-	effort.WriteCertificate(t, folder, time.Now().Add(-time.Hour))
+	nettest.WriteCertificate(t, folder, time.Now().Add(-time.Hour))
 	waitFor("not valid now")
 	want("one that has ended", second, 0)
 	effort.ErrIs(t, stop(context.Background()), nil)
@@ -242,7 +243,7 @@ func rulesFollowTheirFile(t *testing.T, own string) {
 		if c.text == "x" || c.text == "" {
 			used = 0
 		}
-		effort.Is(t, effort.Metric(t, metrics, "rollcall_verdict_file_used"), used, fmt.Sprintf("%q: file used is", c.text))
+		effort.Is(t, nettest.Metric(t, metrics, "rollcall_verdict_file_used"), used, fmt.Sprintf("%q: file used is", c.text))
 	}
 	effort.OK(t, os.Remove(config.Default().Verdict.File))
 	<-logged

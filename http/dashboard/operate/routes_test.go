@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/config/effort"
+	"rollcall/config/effort/nettest"
 	"rollcall/http/dashboard/operate"
 	"rollcall/http/dashboard/pagetest"
 )
@@ -263,7 +264,7 @@ func cookieOf(host string) string {
 }
 
 // answer is what it got.
-type answer struct{ effort.Answer }
+type answer struct{ nettest.Answer }
 
 // send makes a request; form nil means that there is no body.
 func (v *visitor) send(method, path string, form url.Values, header ...string) answer {
@@ -286,7 +287,7 @@ func (v *visitor) send(method, path string, form url.Values, header ...string) a
 	if form != nil {
 		header = append(header, "Content-Type", "application/x-www-form-urlencoded")
 	}
-	a := effort.Send(v.t, method, v.g.URL+path, form.Encode(), header...)
+	a := nettest.Send(v.t, method, v.g.URL+path, form.Encode(), header...)
 	for _, c := range (&http.Response{Header: a.Header}).Cookies() {
 		if strings.HasPrefix(c.Name, "__Host-") && (!c.Secure || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Domain != "") {
 			v.t.Errorf("the cookie %s", c.Raw)

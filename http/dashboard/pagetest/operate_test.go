@@ -9,6 +9,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"rollcall/config/effort"
+	"rollcall/config/effort/nettest"
 	"rollcall/http/dashboard/pagetest"
 )
 
@@ -97,7 +98,7 @@ func TestPagesOfOperators(t *testing.T) {
 // operatorCookie signs in as a program does.
 func operatorCookie(t *testing.T, g *pagetest.Rig) string {
 	t.Helper()
-	a := effort.Send(t, http.MethodPost, g.URL+g.Link("eve", false), "")
+	a := nettest.Send(t, http.MethodPost, g.URL+g.Link("eve", false), "")
 	for _, c := range (&http.Response{Header: a.Header}).Cookies() {
 		return c.Name + "=" + c.Value
 	}
@@ -108,7 +109,7 @@ func operatorCookie(t *testing.T, g *pagetest.Rig) string {
 // fetchAs returns a page as it is served to the browser with a cookie.
 func fetchAs(t testing.TB, address, cookie string) (string, int) {
 	t.Helper()
-	a := effort.Send(t, http.MethodGet, address, "", "Cookie", cookie)
+	a := nettest.Send(t, http.MethodGet, address, "", "Cookie", cookie)
 	return a.Body, a.Status
 }
 

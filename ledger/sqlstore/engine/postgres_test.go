@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/config/effort"
+	"rollcall/config/effort/nettest"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest/postgres"
 )
@@ -117,7 +118,7 @@ func TestACommitThatFailsIsRunAgain(t *testing.T) {
 		effort.ErrorIf(t, err != nil || runs != 2 || seen != 1,
 			"%v after %d runs, %d seen unchanged; want two runs, the second of which sees one", err, runs, seen)
 		effort.Equal(t, s.names(t), []string{"changed by the other", "changed by us"})
-		effort.Is(t, effort.Metric(t, s.metrics, "rollcall_ledger_retries_total", "why="+whyConflict), 1)
+		effort.Is(t, nettest.Metric(t, s.metrics, "rollcall_ledger_retries_total", "why="+whyConflict), 1)
 	})
 }
 

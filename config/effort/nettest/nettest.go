@@ -1,8 +1,7 @@
-package effort
+package nettest
 
 import (
 	"bufio"
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -20,46 +19,30 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-)
 
-// Patience is how long something that must happen may take on a slow machine.
-const Patience = 3 * time.Minute
+	"rollcall/config/effort"
+)
 
 // Dial connects from an address of this machine.
 func Dial(t *testing.T, from, to string) net.Conn {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-	c := Must(dialer.Dial("tcp", to))(t)
-	OK(t, c.SetDeadline(time.Now().Add(Patience)))
+	c := effort.Must(dialer.Dial("tcp", to))(t)
+	effort.OK(t, c.SetDeadline(time.Now().Add(effort.Patience)))
 	t.Cleanup(func() { _ = c.Close() })
 	return c
-}
-
-// Within waits for a condition.
-func Within(t testing.TB, what string, done func() bool) {
-	t.Helper()
-	deadline := time.After(Patience)
-	tick := time.Tick(5 * time.Millisecond)
-	for !done() {
-		select {
-		case <-deadline:
-			t.Fatalf("waited too long for %s", what)
-		case <-tick:
-		}
-	}
 }
 
 // Counts returns the counts of a metric by reason, as reason=n, without zeros.
 func Counts(t *testing.T, g prometheus.Gatherer, name string) string {
 	t.Helper()
 	var all []string
-	for _, f := range Must(g.Gather())(t) {
+	for _, f := range effort.Must(g.Gather())(t) {
 		for _, m := range f.GetMetric() {
 			if n := m.GetCounter().GetValue(); f.GetName() == name && n > 0 {
 				all = append(all, fmt.Sprintf("%s=%g", m.GetLabel()[0].GetValue(), n))
@@ -85,9 +68,9 @@ func ProxyHeader(client string) string {
 // Ask sends a text over a connection and reads one answer.
 func Ask(t *testing.T, c net.Conn, text string) *http.Response {
 	t.Helper()
-	OK(t, c.SetDeadline(time.Now().Add(Patience)))
-	Must(io.WriteString(c, text))(t)
-	a := Must(http.ReadResponse(bufio.NewReader(c), nil))(t)
+	effort.OK(t, c.SetDeadline(time.Now().Add(effort.Patience)))
+	effort.Must(io.WriteString(c, text))(t)
+	a := effort.Must(http.ReadResponse(bufio.NewReader(c), nil))(t)
 	_ = a.Body.Close()
 	return a
 }
@@ -96,8 +79,8 @@ func Ask(t *testing.T, c net.Conn, text string) *http.Response {
 // a folder as tls.crt and tls.key, each atomically. It returns their names and a pool that trusts the certificate.
 func WriteCertificate(t testing.TB, folder string, end time.Time) (certFile, keyFile string, trusted *x509.CertPool) {
 	t.Helper()
-	key := Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	serial := Must(rand.Int(rand.Reader, big.NewInt(1<<62)))(t)
+	key := effort.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	serial := effort.Must(rand.Int(rand.Reader, big.NewInt(1<<62)))(t)
 	from := time.Now().Add(-time.Hour)
 	if !end.After(from) {
 		from = end.Add(-time.Hour)
@@ -106,8 +89,8 @@ func WriteCertificate(t testing.TB, folder string, end time.Time) (certFile, key
 		NotBefore: from, NotAfter: end, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	der := Must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))(t)
-	secret := Must(x509.MarshalPKCS8PrivateKey(key))(t)
+	der := effort.Must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))(t)
+	secret := effort.Must(x509.MarshalPKCS8PrivateKey(key))(t)
 	certFile, keyFile = filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	put(t, keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
@@ -120,42 +103,19 @@ func WriteCertificate(t testing.TB, folder string, end time.Time) (certFile, key
 // put replaces a file atomically.
 func put(t testing.TB, name string, text []byte) {
 	t.Helper()
-	OK(t, os.WriteFile(name+".new", text, 0o600))
-	OK(t, os.Rename(name+".new", name))
+	effort.OK(t, os.WriteFile(name+".new", text, 0o600))
+	effort.OK(t, os.Rename(name+".new", name))
 }
-
-// Log keeps what is written to it; it can be read while others write. Safe for concurrent use.
-type Log struct {
-	mu sync.Mutex
-	b  bytes.Buffer // guarded by mu
-}
-
-// Write implements io.Writer.
-func (l *Log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-// String is all that was written.
-func (l *Log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-// Has reports whether a text was written.
-func (l *Log) Has(text string) bool { return strings.Contains(l.String(), text) }
 
 // Sum adds up the series of a counter or a gauge that have these labels ("reason=ledger"); 0 if there is none.
-func Sum(t failer, from prometheus.Gatherer, name string, labels ...string) float64 {
+func Sum(t testing.TB, from prometheus.Gatherer, name string, labels ...string) float64 {
 	t.Helper()
 	sum, _ := series(t, from, name, labels)
 	return sum
 }
 
 // Metric is Sum for series that must be there.
-func Metric(t failer, from prometheus.Gatherer, name string, labels ...string) float64 {
+func Metric(t testing.TB, from prometheus.Gatherer, name string, labels ...string) float64 {
 	t.Helper()
 	sum, found := series(t, from, name, labels)
 	if !found {
@@ -164,9 +124,9 @@ func Metric(t failer, from prometheus.Gatherer, name string, labels ...string) f
 	return sum
 }
 
-func series(t failer, from prometheus.Gatherer, name string, labels []string) (sum float64, found bool) {
+func series(t testing.TB, from prometheus.Gatherer, name string, labels []string) (sum float64, found bool) {
 	t.Helper()
-	for _, f := range Must(from.Gather())(t) {
+	for _, f := range effort.Must(from.Gather())(t) {
 		for _, m := range f.GetMetric() {
 			if f.GetName() == name && !slices.ContainsFunc(labels, func(l string) bool { return !labelled(m, l) }) {
 				sum, found = sum+m.GetCounter().GetValue()+m.GetGauge().GetValue(), true
@@ -190,7 +150,7 @@ type Answer struct {
 // Send makes a request with headers as names and values in turn, and follows no redirect.
 func Send(t testing.TB, method, address, body string, headers ...string) Answer {
 	t.Helper()
-	r := Must(http.NewRequest(method, address, strings.NewReader(body)))(t)
+	r := effort.Must(http.NewRequest(method, address, strings.NewReader(body)))(t)
 	for i := 0; i < len(headers); i += 2 {
 		if headers[i] == "Host" {
 			r.Host = headers[i+1]
@@ -198,30 +158,30 @@ func Send(t testing.TB, method, address, body string, headers ...string) Answer 
 		r.Header.Set(headers[i], headers[i+1])
 	}
 	a, err := http.DefaultTransport.RoundTrip(r)
-	OK(t, err, method, address)
+	effort.OK(t, err, method, address)
 	defer a.Body.Close()
 	read, err := io.ReadAll(a.Body)
-	OK(t, err, method, address)
+	effort.OK(t, err, method, address)
 	return Answer{a.StatusCode, a.Header, strings.ReplaceAll(string(read), "&#39;", "'")}
 }
 
 // Is checks the status; of says of what.
 func (a Answer) Is(t testing.TB, status int, of ...any) {
 	t.Helper()
-	Is(t, a.Status, status, append(of, a.Body)...)
+	effort.Is(t, a.Status, status, append(of, a.Body)...)
 }
 
 // Must is Is, and ends the test if it finds a fault.
 func (a Answer) Must(t testing.TB, status int, of ...any) {
 	t.Helper()
-	MustBe(t, a.Status, status, append(of, a.Body)...)
+	effort.MustBe(t, a.Status, status, append(of, a.Body)...)
 }
 
 // Says checks the status and a part of the body.
 func (a Answer) Says(t testing.TB, status int, part string, of ...any) {
 	t.Helper()
-	Is(t, a.Status, status, of...)
-	Has(t, a.Body, part, of...)
+	effort.Is(t, a.Status, status, of...)
+	effort.Has(t, a.Body, part, of...)
 }
 
 // Cookie is the value of a cookie that is set; "": it isn't.
