@@ -10,17 +10,17 @@ import (
 
 // In a drain a node gives its work away and takes none. It begins when an operator asks for it (a request in the
 // node's row of the ledger, which heartbeats.act sees) or when the node stops:
-//   - its dispatcher takes no file and returns those that it has: each verification settles what it knows and stores
-//     the rest (shell.drain in actors/dispatcher, Actor.drain in actors/verification);
-//   - gossip says that it drains, so receivers are placed at other nodes (placement.go); those here answer what is on
-//     the wire, end their sessions with QUIT and move (actors/receiver/actor.go);
+//   - its dispatcher takes no file and gives its files back: each verification settles what it knows and stores the
+//     rest (shell.drain in actors/dispatcher, Actor.drain in actors/verification);
+//   - gossip says that it drains, so receivers are placed at other nodes (placement.go); the receivers here read the
+//     replies to commands already sent, end their sessions with QUIT and move (actors/receiver/actor.go);
 //   - /readyz says so, and a load balancer sends no more requests (http/admin).
 
 // drains is why a node drains.
 type drains struct {
 	wished   atomic.Bool         // an operator wants it
 	stopping atomic.Bool         // it ends
-	telling  sync.Mutex          // keeps calls of onDrain in order
+	telling  sync.Mutex          // held while onDrain runs, so that its calls are in order
 	onDrain  func(draining bool) // guarded by telling; for the rest of the process
 }
 
@@ -44,7 +44,7 @@ func (n *Node) Undrain(ctx context.Context, node uuid.UUID) error {
 	return n.loops.wakeAfter("undrain node", n.peers.Book.Undrain(ctx, node))
 }
 
-// Draining reports whether this node gives its work away, because an operator wants that or it stops.
+// Draining reports whether this node gives its work away: an operator asked for that, or the node stops.
 func (n *Node) Draining() bool { return n.drains.wished.Load() || n.drains.stopping.Load() }
 
 // OnDrain sets a function to call when an operator wants this node to drain, and when that wish is taken back. An

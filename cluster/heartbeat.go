@@ -17,23 +17,23 @@ import (
 	"rollcall/ledger"
 )
 
-// heartbeats is the loop that writes to the ledger that this process lives and which members it sees, and reads there
-// what it may use. Only its one goroutine may use it, apart from fence and what is atomic.
+// heartbeats is a loop around the ledger. It writes that this process lives and which members it sees, and reads what
+// this process may use. Only its one goroutine may use it, except for fence and the atomic fields.
 type heartbeats struct {
 	node         *Node
 	fence        fence
 	applied      int64                // generation whose shares this node has applied
-	written      int64                // the same, as written to the ledger
+	written      int64                // value of applied in this node's row
 	named        []uint64             // silent receivers that are certainly in this node's row, ascending
 	voted        []ledger.Incarnation // view that was published last
 	began        bool                 // there was a heartbeat
-	unsure       bool                 // the ledger did not answer the last heartbeat: it may have been written
+	unsure       bool                 // the ledger did not answer the last heartbeat, but may have written it
 	table        *ShareTable          // of the newest snapshot
 	appliedTable *ShareTable          // the table that this node has applied
 	behind       int                  // heartbeats in a row that failed
 	apart        apart
 
-	// What others read of it.
+	// Other goroutines read these fields.
 	snapshot  atomic.Pointer[ledger.NodeSnapshot] // the newest
 	shares    atomic.Pointer[ShareTable]
 	offset    atomic.Int64 // of the ledger's clock from ours, in nanoseconds
@@ -69,7 +69,7 @@ func (b *heartbeats) round(ctx context.Context) time.Duration {
 		return b.failed(ctx, err)
 	}
 	for _, session := range b.apart.compareViews(*b.snapshot.Load(), said) {
-		b.node.gossip.Refuse(session) // it works on another ledger with this ledger's identity
+		b.node.gossip.Refuse(session) // the member works on another ledger with this ledger's identity
 	}
 	if b.behind > 0 {
 		b.node.log.Info("heartbeats are written again", "failed", b.behind)
@@ -82,7 +82,7 @@ func (b *heartbeats) round(ctx context.Context) time.Duration {
 	return b.node.times.Soon
 }
 
-// suspend makes this node use nothing before others may count it out.
+// suspend makes this node stop using receivers before others may count it out.
 func (b *heartbeats) suspend(ctx context.Context) bool {
 	b.table, b.appliedTable = nil, nil
 	b.shares.Store(nil)
@@ -97,12 +97,12 @@ func (b *heartbeats) suspend(ctx context.Context) bool {
 
 // writeHeartbeat writes this node's row, reads the others' rows, and applies the shares.
 func (b *heartbeats) writeHeartbeat(ctx context.Context) error {
-	// A vote may change only when all have read the one before, or they would count it twice.
+	// A vote may change only when all processes have read the change before, or they would count the vote twice.
 	if !b.began || !b.unsure && b.table.Settled() {
 		b.began, b.voted = true, b.node.lookup.view.Load().members
 	}
 	silent, all := b.silence()
-	if all { // otherwise another node would use a receiver that is not named
+	if all { // with an incomplete list, another node would use a receiver that is missing from it
 		b.written = b.applied
 	}
 	sent := time.Now()
@@ -110,7 +110,7 @@ func (b *heartbeats) writeHeartbeat(ctx context.Context) error {
 	defer cancel()
 	roll, err := b.node.peers.Book.WriteHeartbeat(within, b.row(silent))
 	if b.unsure = err != nil; b.unsure {
-		b.named = common(b.named, silent) // the row has the old list or the new one
+		b.named = common(b.named, silent) // the row has the old list or the new one, so only these are certain
 		return err
 	}
 	b.named = silent
@@ -133,7 +133,7 @@ func (b *heartbeats) writeHeartbeat(ctx context.Context) error {
 
 // heartbeatTime bounds a heartbeat, so that the loop notices in time when the fence goes up.
 func (b *heartbeats) heartbeatTime(now time.Time) time.Duration {
-	if b.fence.sent.Load() == nil { // nothing is used yet, and a node whose first heartbeat fails does not start
+	if b.fence.sent.Load() == nil { // this node uses nothing yet, and does not start if its first heartbeat fails
 		return max(startTimeout, b.node.times.HeartbeatWithin)
 	}
 	if until := b.fence.until(); !until.IsZero() {
@@ -152,7 +152,7 @@ func (b *heartbeats) applyShares(ctx context.Context) error {
 	return err
 }
 
-// failed logs that the heartbeat not written, less often the longer this lasts.
+// failed logs that a heartbeat was not written, and logs less often the longer this lasts.
 func (b *heartbeats) failed(ctx context.Context, err error) time.Duration {
 	if ctx.Err() != nil {
 		return 0
@@ -192,11 +192,11 @@ func (b *heartbeats) writeLeave(ctx context.Context) error {
 	defer cancel()
 	if len(silent) > 0 && !b.fence.up() {
 		if _, err := n.peers.Book.WriteHeartbeat(within, b.row(silent)); err != nil {
-			return fmt.Errorf("cluster: tell the ledger which receivers have silent sessions: %w", err)
+			return fmt.Errorf("cluster: record the receivers with silent sessions in the ledger: %w", err)
 		}
 	}
 	if err := n.peers.Book.Leave(within, n.meta.Session); err != nil {
-		return fmt.Errorf("cluster: tell the ledger that this node leaves: %w", err)
+		return fmt.Errorf("cluster: record in the ledger that this node leaves: %w", err)
 	}
 	return nil
 }
@@ -226,8 +226,8 @@ func common(a, b []uint64) (both []uint64) {
 	return both
 }
 
-// act acts on the newest snapshot: it drains this node while an operator wants that, and starts a search for lost
-// processes beside the heartbeats.
+// act acts on the newest snapshot. It drains this node as long as an operator wants that, and searches for lost
+// processes in a goroutine of its own.
 func (b *heartbeats) act(ctx context.Context) {
 	roll := b.snapshot.Load()
 	if row := sessionIn(roll, b.node.meta.Session); row != nil && row.DrainAsked != b.node.drains.wished.Load() {
@@ -256,8 +256,7 @@ func (b *heartbeats) missing(roll *ledger.NodeSnapshot, row ledger.NodeRow) bool
 		row.Status == ledger.NodeLost && !row.Dead && unseen < b.node.times.Linger
 }
 
-// search counts out the lost processes, all at the same time, and marks those dead that certainly have no SMTP
-// sessions.
+// search counts out all lost processes at the same time. It marks as dead those that certainly have no SMTP sessions.
 func (b *heartbeats) search(ctx context.Context, lost []ledger.NodeRow) {
 	var all sync.WaitGroup
 	for _, row := range lost {
@@ -283,7 +282,7 @@ func (b *heartbeats) retire(ctx context.Context, row ledger.NodeRow, dead bool) 
 }
 
 // ended reports whether a process without heartbeats certainly has no SMTP sessions: a later process of its node has
-// its address, nothing listens there, or it says so itself.
+// its address, nothing listens at its address, or it confirms that itself.
 func (b *heartbeats) ended(ctx context.Context, row ledger.NodeRow) bool {
 	for _, other := range b.snapshot.Load().Nodes {
 		if other.Status == ledger.NodeIn && other.Node == row.Node &&
@@ -298,7 +297,7 @@ func (b *heartbeats) ended(ctx context.Context, row ledger.NodeRow) bool {
 	return err == nil && state.GetSuspended()
 }
 
-// sessionIn returns the row of a session that is a member by the snapshot; nil: there is none.
+// sessionIn returns the row of a session that is a member by the snapshot, or nil.
 func sessionIn(roll *ledger.NodeSnapshot, session uuid.UUID) *ledger.NodeRow {
 	if roll == nil {
 		return nil
@@ -318,7 +317,7 @@ type links struct {
 	changed    func()
 	generation func() int64  // the generation that this node has read
 	life       time.Duration // of an answer: Times.LinkLife
-	within     time.Duration // an answer comes: Times.Ask
+	within     time.Duration // an answer must come: Times.Ask
 
 	mu         sync.Mutex
 	answered   map[uuid.UUID]time.Time // guarded by mu; when the last answer came
@@ -339,15 +338,15 @@ func (l *links) linked(session uuid.UUID) bool {
 	return ok && time.Since(at) < l.life
 }
 
-// said returns the times at which, by the members' own words, their ledger took their last heartbeat, in milliseconds
-// by the ledger's clock.
+// said returns when the ledger took the last heartbeat of each member, as the members report it, in milliseconds by
+// the ledger's clock.
 func (l *links) said() map[uuid.UUID]int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.heartbeats)
 }
 
-// ask asks every other member whose answer is not awaited already, and forgets former members.
+// ask asks every other member, unless an earlier question still waits for its answer. It forgets former members.
 func (l *links) ask(members []gossip.Member, self uuid.UUID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -367,7 +366,7 @@ func (l *links) ask(members []gossip.Member, self uuid.UUID) {
 	}
 }
 
-// touch asks one member. An answer of another process at that address does not count.
+// touch asks one member. It ignores the answer of another process at that address.
 func (l *links) touch(session uuid.UUID, address string) {
 	state, err := askState(l.system, session, address, l.within)
 	l.mu.Lock()
@@ -378,8 +377,8 @@ func (l *links) touch(session uuid.UUID, address string) {
 	}
 	news := err == nil && (!known || time.Since(before) >= l.life) || err != nil && known && time.Since(before) >= l.life
 	l.mu.Unlock()
-	// If a member knows a newer generation this node reads it at once, because changes settle only when all have read
-	// them.
+	// If a member knows a newer generation, this node reads that generation at once, because changes settle only when
+	// all have read them.
 	if news || state.GetGeneration() > l.generation() {
 		l.changed()
 	}

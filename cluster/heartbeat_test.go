@@ -17,10 +17,11 @@ import (
 	"rollcall/ledger"
 )
 
-// errLost: the ledger did what it was asked, and nobody heard that.
+// errLost: the ledger did what it was asked to do, but the answer was lost.
 var errLost = errors.New("answer lost")
 
-// table is a ledger with the row of one process, and of another one that reads when it is told to.
+// table is a ledger with two rows: one of the tested process, one of another process that reads when the test says
+// so.
 type table struct {
 	ledger.Nodes // nil: nothing else is called
 	row          ledger.NodeRow
@@ -54,7 +55,7 @@ func process(session byte) ledger.Incarnation {
 	return ledger.Incarnation{Session: c.Session, Node: c.Node}
 }
 
-// newBeating makes a node that beats when it is told to.
+// newBeating makes a node that sends a heartbeat when the test says so.
 func newBeating(l *table, applyShares func(ctx context.Context, of func(string) (int, int)) error) *Node {
 	n := &Node{log: slog.New(slog.NewTextHandler(io.Discard, nil)), peers: &Peers{Book: l}, meta: card(1),
 		lookup: &lookup{}, options: Options{ApplyShares: applyShares,
@@ -81,7 +82,7 @@ func TestAVoteStandsUntilItIsKnownThatAllHaveReadIt(t *testing.T) {
 	for _, step := range []struct {
 		name string
 		sees []byte
-		read int64 // up to which the other process has read
+		read int64 // the generation up to which the other process has read
 		lose bool
 		want []byte // the view that is voted for
 	}{
@@ -113,7 +114,7 @@ func TestATurnIsAcknowledgedWhenTheNodeKeepsToIt(t *testing.T) {
 	sees(n, 1)
 	for i, step := range []struct {
 		applyShares error
-		want        int64 // read, as the heartbeat says
+		want        int64 // value of read in the heartbeat
 	}{{slow, 0}, {slow, 0}, {nil, 0}, {slow, 1}, {nil, 1}} {
 		result = step.applyShares
 		effort.OK(t, n.heartbeats.writeHeartbeat(t.Context()))
@@ -150,8 +151,8 @@ func TestANodeThatCannotRestIsNotTakenForResting(t *testing.T) {
 		"a node that still has SMTP sessions says that it rests")
 }
 
-// TestSharesThatWereKeptToInPartAreKeptToAgain: if shares could not be applied in time, some receivers may have
-// applied them. When the earlier shares hold again, these receivers must be told.
+// TestSharesThatWereKeptToInPartAreKeptToAgain: if new shares could not be applied in time, some receivers may have
+// applied them. When the earlier shares hold again, these receivers must get them again.
 func TestSharesThatWereKeptToInPartAreKeptToAgain(t *testing.T) {
 	l, calls, slow := &table{}, 0, false
 	n := newBeating(l, func(context.Context, func(string) (int, int)) error {
@@ -179,8 +180,8 @@ func TestSharesThatWereKeptToInPartAreKeptToAgain(t *testing.T) {
 	beat(4)
 }
 
-// TestTheFirstHeartbeatMayTakeItsTime: a node uses nothing before its first heartbeat, so that one may take as long as
-// the start of the node. Later ones end before the fence goes up.
+// TestTheFirstHeartbeatMayTakeItsTime: a node uses nothing before its first heartbeat, so the first heartbeat may
+// take as long as the start of the node. Later ones end before the fence goes up.
 func TestTheFirstHeartbeatMayTakeItsTime(t *testing.T) {
 	n := newBeating(&table{}, obey)
 	n.times = effort.Scaled(DefaultTimes(), 0.1)
@@ -193,10 +194,10 @@ func TestTheFirstHeartbeatMayTakeItsTime(t *testing.T) {
 	effort.Is(t, n.heartbeats.heartbeatTime(late), n.times.HeartbeatWithin/2, "just before the fence one may take")
 }
 
-// linkWait bounds what must happen.
+// linkWait bounds how long a test waits for an expected event.
 const linkWait = 3 * time.Minute
 
-// linkLife is as long as no machine is slow.
+// linkLife is longer than even a slow machine takes.
 const linkLife = time.Hour
 
 // newLinked returns the links of a node that answers its own questions, and the channel that they signal.
@@ -219,7 +220,7 @@ func wantChange(t *testing.T, changes chan struct{}) {
 func TestAMemberIsLinkedWhileItAnswers(t *testing.T) {
 	n, l, changes := newLinked(t)
 	self, other := n.meta.Session, card(7)
-	there := gossip.Member{NodeMeta: n.meta} // the question goes to this process, asked for as if by another
+	there := gossip.Member{NodeMeta: n.meta} // the node asks itself, as if it were another member
 	members := []gossip.Member{there, {NodeMeta: other}}
 	effort.FatalIf(t, l.linked(self), "linked before it was asked")
 	l.ask(members[:1], other.Session)
@@ -243,7 +244,7 @@ func TestAMemberIsLinkedWhileItAnswers(t *testing.T) {
 
 func TestTheAnswerOfAnotherProcessIsNone(t *testing.T) {
 	n, l, changes := newLinked(t)
-	stranger := card(7) // whose address this process has now
+	stranger := card(7) // this process now has the address of another session
 	l.touch(stranger.Session, n.meta.Actors)
 	effort.ErrorIf(t, l.linked(stranger.Session) || len(changes) != 0,
 		"linked is %v after %d changes, want neither", l.linked(stranger.Session), len(changes))
@@ -272,12 +273,12 @@ func TestNobodyIsAskedTwiceAtATime(t *testing.T) {
 	l.asked[n.meta.Session] = true // a question is out
 	l.mu.Unlock()
 	l.ask([]gossip.Member{{NodeMeta: n.meta}}, card(7).Session)
-	l.touch(n.meta.Session, n.meta.Actors) // that question's answer
+	l.touch(n.meta.Session, n.meta.Actors) // the answer to the question above
 	wantChange(t, changes)
 	effort.Is(t, len(changes), 0, "asked again while a question was out")
 }
 
-// hashed returns silent receivers in the form of a row.
+// hashed returns silent receivers in the form that a row has.
 func hashed(keys ...string) (out []uint64) {
 	for _, key := range keys {
 		out = append(out, Hash(key))
@@ -286,7 +287,8 @@ func hashed(keys ...string) (out []uint64) {
 	return out
 }
 
-// TestAHeartbeatNamesWhatIsSilent: each once, in order, with the turn that it was complied with.
+// TestAHeartbeatNamesWhatIsSilent: a heartbeat lists each silent receiver once, in order, with the generation that
+// the node has applied.
 func TestAHeartbeatNamesWhatIsSilent(t *testing.T) {
 	l := &table{otherRead: 1}
 	n := newBeating(l, obey)
@@ -312,20 +314,21 @@ func TestAHeartbeatNamesWhatIsSilent(t *testing.T) {
 	l.turn++ // of another process
 	beat()
 	if b = beat(); len(b.Silent) != ledger.SilentMax || b.Read != 1 || b.Check() != nil {
-		t.Errorf("%d of too many are silent at turn %d, which nobody may count on; %v", len(b.Silent), b.Read, b.Check())
+		t.Errorf("too many are silent, yet the row lists %d as all, at generation %d; %v", len(b.Silent), b.Read, b.Check())
 	}
 	keys = nil
 	if b = beat(); len(b.Silent) != 0 || b.Read != 2 {
-		t.Errorf("%d are silent at turn %d, want none at 2", len(b.Silent), b.Read)
+		t.Errorf("the row lists %d silent receivers at generation %d, want none at 2", len(b.Silent), b.Read)
 	}
 }
 
-// TestANodeRestsWhenItsRowNamesAllThatIsSilent: who takes its word uses everything else.
+// TestANodeRestsWhenItsRowNamesAllThatIsSilent: other nodes believe the row, and use every receiver that it doesn't
+// list.
 func TestANodeRestsWhenItsRowNamesAllThatIsSilent(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		first, then []string // in two heartbeats
-		lost        bool     // the answer to the second one
+		lost        bool     // the answer to the second heartbeat is lost
 		now         []string // behind the fence
 		rests       bool
 	}{
@@ -352,7 +355,7 @@ func TestANodeRestsWhenItsRowNamesAllThatIsSilent(t *testing.T) {
 	}
 }
 
-// farewells is a ledger that notes who leaves.
+// farewells is a ledger that notes which processes leave.
 type farewells struct {
 	table
 	left int
@@ -364,7 +367,8 @@ func (l *farewells) Leave(context.Context, uuid.UUID) error {
 	return nil
 }
 
-// TestWhoLeavesNamesWhatIsSilent: after a while in which receivers may hear that it is over.
+// TestWhoLeavesNamesWhatIsSilent: a leaving node waits for receivers to confirm the end of its sessions, and then
+// lists those that did not.
 func TestWhoLeavesNamesWhatIsSilent(t *testing.T) {
 	effort.NotShort(t, "waits for seconds")
 	l := &farewells{table: table{otherRead: 1}}
@@ -380,11 +384,11 @@ func TestWhoLeavesNamesWhatIsSilent(t *testing.T) {
 	sees(n, 1)
 	effort.OK(t, n.heartbeats.writeHeartbeat(t.Context()))
 	if err := n.heartbeats.writeLeave(t.Context()); err != nil || l.left != 1 || len(l.beats) != 1 {
-		t.Errorf("receivers have heard it: %v, left %d times, %d heartbeats", err, l.left, len(l.beats))
+		t.Errorf("receivers confirmed the end: %v, left %d times, %d heartbeats", err, l.left, len(l.beats))
 	}
 	heard = 1 << 30
 	if err := n.heartbeats.writeLeave(t.Context()); err != nil || l.left != 2 || len(l.beats) != 2 ||
 		!slices.Equal(l.beats[1].Silent, hashed("a.example")) {
-		t.Errorf("a receiver has not: %v, left %d times, %d heartbeats", err, l.left, len(l.beats))
+		t.Errorf("a receiver did not confirm the end: %v, left %d times, %d heartbeats", err, l.left, len(l.beats))
 	}
 }

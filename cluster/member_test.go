@@ -16,8 +16,8 @@ import (
 	"rollcall/ledger"
 )
 
-// leaves ends node-2 of three. That is known at once: nobody has to find it lost, unless the machine is so slow that
-// its last word comes after its last heartbeat is too old.
+// leaves ends node-2 of three. The others know that at once and need not find it lost, unless the machine is so slow
+// that its message comes after its last heartbeat is too old.
 func leaves(t *testing.T, w *clustertest.World) {
 	resolveAll(w, 0, ownersOf(w, 0, 1, 2))
 	lost := func() (n int) {
@@ -37,7 +37,7 @@ func leaves(t *testing.T, w *clustertest.World) {
 	resolveAll(w, 0, ownersOf(w, 0, 1))
 }
 
-// drained takes what node-1 of the two that are left has; it stays.
+// drained drains node-1 of the two remaining nodes: it gives away what it has, and stays a member.
 func drained(t *testing.T, w *clustertest.World) {
 	var told atomic.Int32
 	w.Node(1).OnDrain(func(draining bool) {
@@ -62,14 +62,14 @@ func drained(t *testing.T, w *clustertest.World) {
 	resolveAll(w, 1, ownersOf(w, 0)) // it still can ask
 }
 
-// undrained undrains node-1, after a drain and in the middle of one: it gets its work back.
+// undrained undrains node-1 twice: after a drain and in the middle of one. Each time the node gets its work back.
 func undrained(t *testing.T, w *clustertest.World) {
 	told := make(chan bool, 100)
 	w.Node(1).OnDrain(func(draining bool) { told <- draining })
 	effort.ErrIs(t, w.Node(0).Undrain(w.Context(), uuid.New()), ledger.ErrNoSuchNode, "undrain of a node that is none")
 	undrain := func(by int) {
 		effort.OK(t, w.Node(by).Undrain(w.Context(), w.Node(1).ID))
-		// It may have read the wish that was taken back: then it drains for as long as until it reads again.
+		// The node may have read the request before it was taken back. Then it drains until it reads again.
 		w.Await("it has its share and takes work", func() bool {
 			awaitAll(w, 0, 1)
 			resolveAll(w, 0, ownersOf(w, 0, 1))
@@ -78,10 +78,10 @@ func undrained(t *testing.T, w *clustertest.World) {
 	}
 	undrain(0)
 	if first, second := <-told, <-told; !first || second || len(told) > 0 {
-		t.Errorf("told %v and %v and %d more, want that it drains and then that it does not", first, second, len(told))
+		t.Errorf("OnDrain was called with %v, %v and %d more values; want true, then false", first, second, len(told))
 	}
-	for i, far := range []func() bool{ // how far the drain has come
-		func() bool { return true }, // it was only asked for
+	for i, far := range []func() bool{ // states of the drain at which it is taken back
+		func() bool { return true }, // the drain was only asked for
 		func() bool { return w.Node(1).Draining() },
 		func() bool { return w.Use.Total(1) == 0 },
 	} {
@@ -95,7 +95,7 @@ func undrained(t *testing.T, w *clustertest.World) {
 	})
 }
 
-// TestANodeThatStopsIsNotUndrained: its virtual actors have gone, and do not come back.
+// TestANodeThatStopsIsNotUndrained: the node's virtual actors have gone, and do not come back.
 func TestANodeThatStopsIsNotUndrained(t *testing.T) {
 	w := clustertest.Start(t, 2)
 	effort.OK(t, w.Node(1).Drain(w.Context(), w.Node(1).ID))
@@ -139,7 +139,7 @@ func TestTheOlderOfTwoProcessesOfANodeMustEnd(t *testing.T) {
 	awaitAll(w, 0, 2)
 }
 
-// otherLedger is the way to a ledger with another identity.
+// otherLedger returns another identity for the same ledger.
 type otherLedger struct{ ledger.Nodes }
 
 func (l otherLedger) Identity(ctx context.Context) (uuid.UUID, error) {
@@ -161,12 +161,12 @@ func TestAStrangerIsRefusedOnBothSides(t *testing.T) {
 		{func(o *clustertest.Options) { o.Peers.Book = otherLedger{o.Peers.Book} }, cluster.ErrRefused,
 			"ledger.url", "ledger.url"},
 		{func(o *clustertest.Options) { o.Wire = 2 }, cluster.ErrRefused, "wire version", "wire version 2"},
-		// It meets nobody in gossip, and the ledger is in use by another cluster.
+		// The node meets nobody in gossip, and another cluster uses the ledger.
 		{func(o *clustertest.Options) { o.Name, o.Peers.Gossip.Join = "third", nil }, ledger.ErrOtherCluster,
 			"nodes of a cluster with another name", ""},
 	}
 	w := clustertest.New(t, len(strangers), func(i int, o *clustertest.Options) {
-		o.Peers.Gossip.Timing.StreamTimeout = time.Minute // a slow answer is an answer
+		o.Peers.Gossip.Timing.StreamTimeout = time.Minute // so that a slow answer still counts
 		if change := strangers[i].change; change != nil {
 			change(o)
 		}

@@ -23,7 +23,7 @@ import (
 // Member is one process as gossip, actor traffic and ledger see it.
 type Member struct {
 	Meta       gossip.NodeMeta
-	Row        *ledger.NodeRow // nil: the ledger knows nothing of it
+	Row        *ledger.NodeRow // nil: the ledger has no row of it
 	Seen       bool            // by gossip
 	Suspect    bool            // gossip gets no answer from it
 	Linked     bool            // it answers over actor traffic
@@ -79,7 +79,7 @@ func (n *Node) Members() []Member {
 // Snapshot is the newest snapshot of the nodes from the ledger; nil in a cluster of one.
 func (n *Node) Snapshot() *ledger.NodeSnapshot { return n.heartbeats.snapshot.Load() }
 
-// Load is this node's present work.
+// Load returns this node's present work.
 func (n *Node) Load() Load { return n.options.Load() }
 
 // Meta describes this process.
@@ -111,8 +111,8 @@ const (
 	aheadBy     = 4 * leaseWeight
 )
 
-// Ahead reports whether this node, with this many leases and addresses, has clearly more work than another one that
-// takes work.
+// Ahead reports whether this node, with this many leases and addresses, has clearly more work than some other node
+// that takes work.
 func (n *Node) Ahead(leases int, addresses int64) bool {
 	roll := n.Snapshot()
 	if roll == nil {
@@ -128,9 +128,9 @@ func (n *Node) Ahead(leases int, addresses int64) bool {
 	return false
 }
 
-// topology is the library's ClusterProvider. It only tells the library which members are gone, so that their
-// connections end. It never gives a list of members, because the library writes and reads its list of former ones
-// without a lock. Placement does not use it.
+// topology is the library's ClusterProvider. It only announces members that are gone, so that the library ends their
+// connections. It never passes a list of members, because the library accesses its list of former members without a
+// lock. Placement does not use topology.
 type topology struct {
 	ready     chan struct{} // closed when the library has started
 	cluster   *pcluster.Cluster
@@ -193,12 +193,12 @@ func (u *ineligible) why() string {
 }
 
 // SetIneligible sets why this node may not probe now; "": it may. An ineligible node keeps its leases, its links and
-// its vote, and serves requests; it only leaves itself out of its view. So the other nodes own all receivers, and work
-// waits while no node is eligible.
+// its vote, and serves requests; it only leaves itself out of its view. So the other nodes own all receivers, and
+// work waits while no node is eligible.
 //
-// That is safe whatever the others know: a view is a vote (cluster/README.md), the shares of all votes never add
-// up to more than the whole, and until every process has read the change the vote counts for nobody. The others leave a
-// node out of their views when its row shows that its own view lacks it.
+// That is safe whatever the others know. A view is a vote (cluster/README.md), and the shares of all votes never add
+// up to more than the whole. Until every process has read the change, the vote counts for nobody. The others leave a
+// node out of their views when the view in its row lacks the node itself.
 func (n *Node) SetIneligible(why string) {
 	if was := n.ineligible.text.Swap(&why); (was != nil && *was != "") == (why != "") {
 		return
@@ -212,7 +212,7 @@ func (n *Node) SetIneligible(why string) {
 	}
 }
 
-// countsOnItself reports whether a process is in its own published view.
+// countsOnItself reports whether the view that a process published contains the process itself.
 func countsOnItself(row ledger.NodeRow) bool {
 	return slices.ContainsFunc(row.View, func(p ledger.Incarnation) bool { return p.Session == row.Session })
 }
@@ -278,8 +278,8 @@ func (b *heartbeats) lostCount() int {
 	return count
 }
 
-// quiet is the logger of the actor library: warnings and errors only, and never a message's content, because messages
-// hold addresses.
+// quiet is the logger of the actor library. It logs warnings and errors only, and never a message's content, because
+// messages hold addresses.
 func quiet(log *slog.Logger) *slog.Logger {
 	return slog.New(redacted{log.Handler()})
 }
@@ -293,8 +293,8 @@ func (h redacted) Enabled(ctx context.Context, level slog.Level) bool {
 
 // Handle implements slog.Handler. It drops attributes of the library that may hold a message.
 func (h redacted) Handle(ctx context.Context, r slog.Record) error {
-	// This package handles what the library calls errors, such as a member that can't be dialled, and logs itself what
-	// operators must know.
+	// This package handles what the library calls errors, such as a member that can't be dialled. It logs what
+	// operators must know itself.
 	out := slog.NewRecord(r.Time, slog.LevelWarn, "actor library", r.PC)
 	out.AddAttrs(slog.String("text", r.Message))
 	r.Attrs(func(a slog.Attr) bool {

@@ -84,18 +84,18 @@ const (
 	// startTimeout bounds the start of the library, and then the first heartbeat. Guess.
 	startTimeout = 10 * time.Second
 
-	// handOverWithin bounds how long a stopping node waits for its receivers to end their SMTP sessions, and leaveWithin
-	// each message that it leaves.
+	// handOverWithin bounds how long a stopping node waits for its receivers to end their SMTP sessions. leaveWithin
+	// bounds each message by which it leaves.
 	handOverWithin = 6 * time.Second
 	leaveWithin    = 3 * time.Second
 
-	// silenceWithin bounds how long a stopping node waits for receivers to confirm the end of its sessions. No node
-	// uses the others for some minutes.
+	// silenceWithin bounds how long a stopping node waits for receivers to confirm the end of its sessions. Receivers
+	// that did not confirm stay unused by all nodes for some minutes.
 	silenceWithin = time.Second
 )
 
-// New makes a node that is no member yet: nothing listens, and its methods answer as if it knew no others. Parts of the
-// process that need it can be made before Serve.
+// New makes a node that is no member yet. It listens nowhere, and its methods answer as if there were no other nodes.
+// So parts of the process that need the node can be made before Serve.
 func New(o Options) *Node {
 	n := &Node{options: o, log: o.Log, peers: o.Peers, times: o.times(),
 		lookup:    &lookup{},
@@ -113,7 +113,7 @@ func New(o Options) *Node {
 }
 
 // Serve makes this process a member that hosts these kinds and answers queries (nil: none), and returns when it knows
-// the members. ErrRefused if the members that it should join refuse it. Call it once.
+// the members. Error: ErrRefused, if the members that it should join refuse it. Call it once.
 func (n *Node) Serve(ctx context.Context, kinds Kinds, answer Answer) error {
 	if len(kinds) == 0 {
 		return errors.New("cluster: no kinds")
@@ -172,13 +172,13 @@ func (n *Node) admit(name string) bool {
 	return seen != nil && seen.names[name]
 }
 
-// seen is the members that gossip sees.
+// seen describes the members that gossip sees.
 type seen struct {
 	names map[string]bool
 	at    map[string]string // name by actor address
 }
 
-// seenMembers are those at the last look; nil: none yet.
+// seenMembers holds the members at the last look; nil before the first look.
 type seenMembers struct{ atomic.Pointer[seen] }
 
 // nameOf returns the member with an address of actor traffic.
@@ -230,8 +230,8 @@ func (n *Node) startLibrary(config *remote.Config, kinds Kinds) error {
 func newSystem(log *slog.Logger) *actor.ActorSystem {
 	system := actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet(log) }),
 		actor.WithDeadLetterRequestLogging(false))
-	// Ids of actors and futures count up from here, so that no reply to an earlier process at the same address reaches
-	// them.
+	// Ids of actors and futures count up from the present time, so that no reply to an earlier process at the same
+	// address reaches them.
 	system.ProcessRegistry.SequenceID = uint64(time.Now().UnixNano())
 	return system
 }
@@ -248,7 +248,7 @@ func (n *Node) alone() {
 // meet finds the others, writes the first heartbeat, and starts the loops.
 func (n *Node) meet(ctx context.Context) error {
 	o, name := n.options, n.options.Host
-	if n.peers.Identity != nil { // the others know it by its certificate
+	if n.peers.Identity != nil { // the others know this node by its certificate
 		name = n.peers.Identity.Name()
 	}
 	id, err := n.peers.Book.Identity(ctx)
@@ -274,7 +274,7 @@ func (n *Node) meet(ctx context.Context) error {
 	return nil
 }
 
-// greet writes the first heartbeat when the members that gossip sees have answered.
+// greet writes the first heartbeat when all members that gossip sees have answered.
 func (n *Node) greet(ctx context.Context) error {
 	roll, err := n.peers.Book.ReadNodes(ctx)
 	if err != nil {
@@ -292,7 +292,7 @@ func (n *Node) greet(ctx context.Context) error {
 		}
 	}
 	if err := n.heartbeats.writeHeartbeat(ctx); err != nil {
-		return fmt.Errorf("cluster: tell the ledger that this node is here: %w", err)
+		return fmt.Errorf("cluster: write the first heartbeat to the ledger: %w", err)
 	}
 	return nil
 }
@@ -349,8 +349,8 @@ func (n *Node) Failed() <-chan error { return n.loops.failures }
 // System is the actor system of this node.
 func (n *Node) System() *actor.ActorSystem { return n.system }
 
-// Resolve finds the virtual actor of an identity, and activates it on its owner if needed. It waits up to a second, so
-// it must not be called from a mailbox. Nil means "not now": ask again after a pause.
+// Resolve finds the virtual actor of an identity, and activates it on its owner if needed. It waits up to a second,
+// so it must not be called from a mailbox. If it returns nil, ask again after a pause.
 func (n *Node) Resolve(kind, identity string) *actor.PID {
 	return n.cluster.Get(identity, kind)
 }
@@ -369,12 +369,12 @@ func (n *Node) Share(key string) (part, of int) {
 // Fenced reports whether this process may use nothing shared, because it has not reached the ledger for too long.
 func (n *Node) Fenced() bool { return n.peers != nil && n.heartbeats.fence.up() }
 
-// Late reports whether no RCPT may be sent now, because it might still be on its way when the fence goes up. A
-// heartbeat ends that. See Times.Unacknowledged.
+// Late reports whether no RCPT may be sent now, because it might still be on its way when the fence goes up. The next
+// good heartbeat ends this. See Times.Unacknowledged.
 func (n *Node) Late() bool { return n.peers != nil && n.heartbeats.fence.near() }
 
-// Stop leaves the cluster: the virtual actors here end, the ledger and the members learn that the node leaves, and its
-// ports close. It may be called twice.
+// Stop leaves the cluster. The virtual actors of this node end, the ledger and the members learn that the node
+// leaves, and its ports close. It may be called twice.
 func (n *Node) Stop(ctx context.Context) error {
 	var err error
 	n.stop.Do(func() {

@@ -48,7 +48,8 @@ func startEcho(t *testing.T) (*Node, *atomic.Int64) {
 	return startAlone(t, func(*Options) {})
 }
 
-// startAlone starts a node without peers whose virtual actors are echoes, and gives how many of them live.
+// startAlone starts a node without peers whose virtual actors are echoes. It also returns the number of living
+// echoes.
 func startAlone(t *testing.T, change func(o *Options)) (*Node, *atomic.Int64) {
 	t.Helper()
 	living := &atomic.Int64{}
@@ -62,7 +63,7 @@ func startAlone(t *testing.T, change func(o *Options)) (*Node, *atomic.Int64) {
 	return n, living
 }
 
-// resolve finds a virtual actor, and asks again when a slow machine did not answer in time.
+// resolve finds a virtual actor. It asks again if a slow machine did not answer in time.
 func resolve(n *Node, identity string) *actor.PID {
 	for deadline := time.Now().Add(linkWait); time.Now().Before(deadline); {
 		if pid := n.Resolve("echo", identity); pid != nil {
@@ -92,7 +93,8 @@ func TestOneIdentityIsOneActor(t *testing.T) {
 	effort.MustBe(t, living.Load(), 0, "actors live after Stop")
 }
 
-// TestNodeAloneEndsItsSessions: it has no shares to give up, but sessions that want to say QUIT.
+// TestNodeAloneEndsItsSessions: a node without peers has no shares to give up, but it must end its sessions with
+// QUIT.
 func TestNodeAloneEndsItsSessions(t *testing.T) {
 	ended := 0
 	n, _ := startAlone(t, func(o *Options) {
@@ -134,7 +136,7 @@ func TestActorThatPanicsIsStoppedAndResolvedAnew(t *testing.T) {
 		t.Fatal("watchers of an actor that panicked are not told")
 	}
 	var second *actor.PID
-	// Those who watch may be told before the node has forgotten the dead one.
+	// Watchers may hear of the death before the node has forgotten the dead actor.
 	for deadline := time.Now().Add(linkWait); time.Now().Before(deadline); {
 		if second = n.Resolve("echo", "example.net"); second != nil && !second.Equal(first) {
 			break
@@ -174,7 +176,7 @@ func TestTheTimesOfTheProductAreInOrder(t *testing.T) {
 	}
 }
 
-// TestTheTimesOfTheProduct: docs/operators/cluster.md tells them to people.
+// TestTheTimesOfTheProduct: docs/operators/cluster.md states these times.
 func TestTheTimesOfTheProduct(t *testing.T) {
 	want := Times{Heartbeat: 3 * time.Second, Soon: 250 * time.Millisecond, HeartbeatWithin: 5 * time.Second,
 		ApplyWithin: 5 * time.Second, Fence: 8 * time.Second, Lost: 10 * time.Second, Unacknowledged: 4 * time.Second,
@@ -207,7 +209,7 @@ func TestLogsCarryNoMessages(t *testing.T) {
 		"want the address of the two that are warnings or worse, as warnings: %s", said)
 }
 
-// TestDeadLettersAreNotShown sends a message to nobody through a whole node.
+// TestDeadLettersAreNotShown sends a message to an actor that doesn't exist, through a whole node.
 func TestDeadLettersAreNotShown(t *testing.T) {
 	const canary = "canary.person@private.example"
 	var out effort.Log

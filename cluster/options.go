@@ -18,8 +18,7 @@ import (
 // Kinds are the virtual actors that a node can host, by kind.
 type Kinds = map[string]*actor.Props
 
-// Answer answers queries (Node.QueryAll), of this node and of others, until ctx is done; it
-// is called from many goroutines.
+// Answer answers queries (Node.QueryAll) of this node and of others until ctx is done. Many goroutines call it.
 type Answer = func(ctx context.Context, question []byte) ([]byte, error)
 
 // Options are the options of a node.
@@ -31,10 +30,10 @@ type Options struct {
 	Version string                   // of the program, for people
 	Wire    int                      // of the messages between nodes, the same for all members
 	Log     *slog.Logger
-	// ApplyShares applies new shares and returns when this node keeps to them. It is called by one goroutine.
+	// ApplyShares applies new shares and returns when this node keeps to them. Only one goroutine calls it.
 	ApplyShares func(ctx context.Context, of func(key string) (k, n int)) error
-	// Silent returns the keys of receivers with silent sessions: this node ended them, but the receivers may still
-	// count them. Comply does not wait for these. Nil: there are none.
+	// Silent returns the keys of receivers with silent sessions: this node ended the sessions, but the receivers may
+	// still count them. ApplyShares does not wait for these. Nil: there are none.
 	Silent func() []string
 	// Load returns this node's present work, for the other nodes and for people.
 	Load func() Load
@@ -56,7 +55,7 @@ type Peers struct {
 	Book      ledger.Nodes
 	Gossip    gossip.Options   // Self and Registerer are filled in by Serve
 	Actors    string           // host:port of actor traffic, to listen on
-	Advertise string           // host of actor traffic as others reach it; "": that of Actors
+	Advertise string           // host at which others reach actor traffic; "": that of Actors
 	Identity  *secure.Identity // nil: no TLS
 	Traffic   secure.Times     // of actor traffic; zero means secure.DefaultTimes
 }
@@ -69,44 +68,46 @@ func (o Options) times() Times {
 	return o.Times
 }
 
-// Times are the times of a clustered node. They must be the same on all nodes of a cluster: a node counts another out
-// by its own Lost, and that one relies on its own Fence. docs/operators/cluster.md describes DefaultTimes.
+// Times are the times of a clustered node. They must be the same on all nodes of a cluster: one node's Lost decides
+// when it counts out another node, which must have stopped by its own Fence. docs/operators/cluster.md describes
+// DefaultTimes.
 type Times struct {
-	// Heartbeat is the time between heartbeats while nothing changes: three fit before others may count this process
-	// out. A lower value writes more but finds no loss sooner; at a higher one a single lost heartbeat raises the fence.
+	// Heartbeat is the time between heartbeats while nothing changes. Three heartbeats fit before others may count
+	// this process out. A lower value writes more but finds no loss sooner; with a higher one a single lost heartbeat
+	// raises the fence.
 	Heartbeat time.Duration
 
-	// Soon is the time between heartbeats until every process has read the last change: a change of members waits until
-	// then. At most Heartbeat.
+	// Soon is the time between heartbeats until every process has read the last change, because a change of members
+	// takes effect only then. At most Heartbeat.
 	Soon time.Duration
 
-	// HeartbeatWithin bounds one heartbeat, and ApplyWithin one attempt to apply new shares. Both are shorter
-	// than Fence.
+	// HeartbeatWithin bounds one heartbeat. ApplyWithin bounds one attempt to apply new shares. Both are shorter than
+	// Fence.
 	HeartbeatWithin, ApplyWithin time.Duration
 
 	// Fence is how long after sending its last good heartbeat a process stops using anything. Lost is how long after
-	// the last heartbeat in the ledger the others may count a process out. The difference is for clocks that run at
-	// different speeds, ours and the ledger's; it is at least a sixth of Lost.
+	// the last heartbeat in the ledger the others may count a process out. The difference allows for different speeds
+	// of our clock and the ledger's; it is at least a sixth of Lost.
 	Fence, Lost time.Duration
 
 	// Unacknowledged is how long this machine keeps sending bytes that the receiver's machine has not acknowledged
-	// (TCP_USER_TIMEOUT). In this time before the fence goes up no RCPT is sent, so that none is on its way then. At
-	// least a heartbeat fits before that.
+	// (TCP_USER_TIMEOUT). For this time before the fence goes up no RCPT is sent, so that none is still on its way
+	// then. At least one heartbeat fits before that time begins.
 	Unacknowledged time.Duration
 
 	// Linger is how long a lost process may still have SMTP sessions after it was last seen, unless it is known to be dead
 	// (LingerMax).
 	Linger time.Duration
 
-	// LinkEvery is how often a member is asked whether it answers over actor traffic, and LinkLife how long an answer
+	// LinkEvery is how often a member is asked whether it answers over actor traffic. LinkLife is how long an answer
 	// counts: four may be lost. LinkLife is a guess, about the time in which gossip finds a dead member.
 	LinkEvery, LinkLife time.Duration
 
-	// Ask bounds one question to a member. Guess: a living one answers in milliseconds.
+	// Ask bounds one question to a member. Guess: a living member answers in milliseconds.
 	Ask time.Duration
 
-	// Meet is how long a starting node waits for answers of the members that gossip sees. Otherwise its first vote
-	// would leave them out and change at once. Guess.
+	// Meet is how long a starting node waits for answers of the members that gossip sees. Without the wait, its first
+	// vote would leave them out and then change at once. Guess.
 	Meet time.Duration
 }
 

@@ -8,9 +8,9 @@ import (
 	"rollcall/ledger"
 )
 
-// Owner returns the process of a view that owns a key: the highest score wins (rendezvous hashing), so that a member
-// that joins or leaves moves only its own keys. A score depends on the node, not the process: a restarted node owns
-// the same keys. The zero UUID: the view is empty.
+// Owner returns the process of a view that owns a key: the one with the highest score (rendezvous hashing). So a
+// member that joins or leaves moves only its own keys. A score depends on the node, not the process, so a restarted
+// node owns the same keys. If the view is empty, Owner returns the zero UUID.
 func Owner(view []ledger.Incarnation, key string) uuid.UUID { return ownerOf(view, Hash(key)) }
 
 // ownerOf is Owner of a hashed key.
@@ -29,8 +29,8 @@ func Score(key uint64, node uuid.UUID) uint64 {
 	return mix(key ^ mix(binary.BigEndian.Uint64(node[:8])^binary.BigEndian.Uint64(node[8:])))
 }
 
-// Hash is the short form of a key, for lists: FNV-1a, mixed, because FNV-1a alone is skewed for similar strings. If two
-// keys have the same hash, both may wait when one has to.
+// Hash is the short form of a key, for lists: FNV-1a with a final mix, because FNV-1a alone is skewed for similar
+// strings. If two keys have the same hash, one may have to wait for the other's reason.
 func Hash(s string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := 0; i < len(s); i++ {

@@ -30,7 +30,7 @@ func (p *placement) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *pcluster.ActivationRequest:
 		var pid *actor.PID
-		if m.GetClusterIdentity() != nil { // anything may come from another node
+		if m.GetClusterIdentity() != nil { // another node may send anything
 			pid = p.activate(c, m.ClusterIdentity)
 		}
 		c.Respond(&pcluster.ActivationResponse{Pid: pid, Failed: pid == nil})
@@ -43,8 +43,8 @@ func (p *placement) Receive(c actor.Context) {
 	}
 }
 
-// activate returns the actor of an identity, or nil when another node owns it or it is just ending: the requester asks
-// again after a pause.
+// activate returns the actor of an identity. It returns nil if another node owns the identity or the actor is just
+// ending; the requester asks again after a pause.
 func (p *placement) activate(c actor.Context, identity *pcluster.ClusterIdentity) *actor.PID {
 	if p.lookup.view.Load().owner(identity.Identity) != c.ActorSystem().Address() {
 		return nil
@@ -96,8 +96,8 @@ const placementName = "placement"
 // requester a second.
 const resolveAttempt = time.Second
 
-// lookup finds and hosts virtual actors. Unlike with the library's own lookup, a node activates only what it owns by
-// its present view, so that no second activation lives on after a member joins.
+// lookup finds and hosts virtual actors. With the library's own lookup, a second activation could live on after a
+// member joins; here a node activates only what it owns by its present view.
 type lookup struct {
 	cluster   *pcluster.Cluster
 	view      atomic.Pointer[view]
@@ -128,8 +128,8 @@ func (l *lookup) see(v *view) {
 	}
 }
 
-// stopFailing stops a virtual actor that panicked, so that its watchers resolve it anew; a restart under the same name
-// would go unnoticed.
+// stopFailing stops a virtual actor that panicked, so that its watchers look for it again. They would not notice a
+// restart under the same name.
 func stopFailing(any) actor.Directive { return actor.StopDirective }
 
 // Shutdown implements the library's IdentityLookup; the library calls it twice.
@@ -183,8 +183,8 @@ type viewInputs struct {
 	away     bool // this process drains or is ineligible
 }
 
-// computeView returns the view: the members that gossip sees, that answer over actor traffic, that the ledger has as
-// members, that count on themselves and that don't drain. This process counts on itself unless it drains or is
+// computeView returns the view. It has the members that gossip sees, that answer over actor traffic, that are members
+// by the ledger, that count on themselves and that don't drain. This process counts on itself unless it drains or is
 // ineligible.
 func (s viewInputs) computeView() *view {
 	v := &view{addresses: map[uuid.UUID]string{}}
@@ -215,7 +215,7 @@ type fence struct {
 	sent  atomic.Pointer[time.Time]
 }
 
-// beaten notes when a heartbeat was sent that the ledger took.
+// beaten notes the time at which a heartbeat was sent that the ledger took.
 func (f *fence) beaten(sent time.Time) { f.sent.Store(&sent) }
 
 // up reports whether this process may use nothing, because it has not reached the ledger for too long. The monotonic
@@ -231,7 +231,7 @@ func (f *fence) near() bool {
 	return sent == nil || since(*sent, time.Now()) >= f.after-f.ahead
 }
 
-// until is when the fence goes up; the zero time if it is up.
+// until returns when the fence goes up, or the zero time if it is up.
 func (f *fence) until() time.Time {
 	if sent := f.sent.Load(); sent != nil && !f.up() {
 		return sent.Add(f.after)
@@ -239,27 +239,27 @@ func (f *fence) until() time.Time {
 	return time.Time{}
 }
 
-// since is the time that passed by the monotonic or the wall clock, whichever is longer.
+// since returns the time that passed by the monotonic or the wall clock, whichever is longer.
 func since(then, now time.Time) time.Duration {
 	return max(now.Sub(then), now.Round(0).Sub(then.Round(0)))
 }
 
-// apartSlack is how much older a member's row may be than the member says: the clocks of a database's servers differ by
-// half a second at most.
+// apartSlack is how much older a member's row may be than the heartbeat that the member reports: the clocks of a
+// database's servers differ by half a second at most.
 const apartSlack = time.Second
 
 // apart finds members that write their heartbeats to another ledger than the one that this node reads. Gossip accepts
-// only members whose ledger has the same identity, so one of the two ledgers is a copy. A member says when its ledger
-// took its last heartbeat; in a snapshot that this node reads later, its row must be as new. Such a new row is neither
-// counted out nor forgotten nor swept, so a ledger that lacks it never had it. A database that a failover set back
-// lacks it too, but only until the next heartbeat. So a member is apart only if its row stays too old for the time
-// Times.Lost. Only the goroutine of heartbeats uses apart.
+// only members whose ledger has the same identity, so one of the two ledgers is a copy. A member reports when its
+// ledger took its last heartbeat. In a snapshot that this node reads later, the member's row must be as new. No
+// ledger counts out, forgets or sweeps such a new row, so a ledger without it never had it. After a failover a
+// database may lack the row too, but only until the next heartbeat. So a member is apart only if its row stays too
+// old for the time Times.Lost. Only the goroutine of heartbeats uses apart.
 type apart struct {
 	lost  time.Duration           // Times.Lost
 	since map[uuid.UUID]time.Time // by the ledger's clock
 }
 
-// compareViews returns the members that are apart: said is what they said before the snapshot was read.
+// compareViews returns the members that are apart. said is what the members reported before the snapshot was read.
 func (a *apart) compareViews(roll ledger.NodeSnapshot, said map[uuid.UUID]int64) (found []uuid.UUID) {
 	rows := make(map[uuid.UUID]time.Time, len(roll.Nodes))
 	for _, row := range roll.Nodes {

@@ -23,18 +23,18 @@ import (
 )
 
 const (
-	// QuestionMax bounds the question of a query: it is sent in one message, and all messages between members are that
-	// small.
+	// QuestionMax bounds the question of a query: it is sent in one message, and messages between members are at most
+	// 64 KiB.
 	QuestionMax = 64 << 10
 
-	// AnswerMax bounds the answer of a member. queriesMax answers and a batch of other messages together stay below the
-	// bound of one read (package secure).
+	// AnswerMax bounds the answer of a member. queriesMax answers and a batch of other messages together stay below
+	// the bound of one read (package secure).
 	AnswerMax = 3 << 20
 
-	// queriesMax bounds the queries that a node answers at once; further ones are refused.
+	// queriesMax bounds the queries that a node answers at once; it refuses further ones.
 	queriesMax = 4
 
-	// queryWithin bounds one query, with the way back.
+	// queryWithin bounds one query, including the time that messages travel.
 	queryWithin = 1500 * time.Millisecond
 
 	// answerWithin is the time that a node has for its answer.
@@ -64,9 +64,9 @@ type Reply struct {
 	Err  error     // ErrNoAnswer, ErrLost, or why there is no answer
 }
 
-// QueryAll asks every member that gossip sees, this one included, all at once, and returns their replies by name: an
-// operator's question to every node, answered by the Answer of Serve. It takes a second and a half at most. Members
-// that gossip lost and that may be alive are listed with ErrLost, without waiting for them.
+// QueryAll asks every member that gossip sees, this one included, all at once, and returns their replies by name. It
+// is for an operator's question to every node; the Answer given to Serve answers it. It takes a second and a half at
+// most. It lists members that gossip lost but that may be alive with ErrLost, and does not wait for them.
 func (n *Node) QueryAll(ctx context.Context, question []byte) []Reply {
 	members := n.queriedMembers()
 	out := make([]Reply, len(members))
@@ -109,8 +109,8 @@ func (n *Node) queriedMembers() []gossip.NodeMeta {
 	return out
 }
 
-// lostOf names the nodes that gossip does not see although the ledger has them as members, or as lost but not known
-// dead. A restarted node is seen as its later process.
+// lostOf returns the nodes that gossip does not see although, by the ledger, they are members, or lost but not known
+// to be dead. A restarted node counts as seen if its later process is.
 func lostOf(roll *ledger.NodeSnapshot, seen []gossip.NodeMeta) (out []Reply) {
 	if roll == nil {
 		return nil
@@ -130,7 +130,7 @@ func lostOf(roll *ledger.NodeSnapshot, seen []gossip.NodeMeta) (out []Reply) {
 	return out
 }
 
-// askMember asks one member, this process without the network.
+// askMember asks one member. It asks this process without the network.
 func (n *Node) askMember(ctx context.Context, m gossip.NodeMeta, question []byte) Reply {
 	r := Reply{Name: m.Name, Node: m.Node}
 	if len(question) > QuestionMax {
@@ -169,7 +169,7 @@ func (n *Node) askMember(ctx context.Context, m gossip.NodeMeta, question []byte
 type answering struct {
 	log    *slog.Logger
 	answer Answer        // nil: it answers none
-	places chan struct{} // bounds those answered at once
+	places chan struct{} // bounds the queries answered at once
 }
 
 // done answers a query of another member. It blocks, so it must not run in a mailbox.
@@ -189,7 +189,7 @@ func (a *answering) done(question []byte) *wire.Result {
 	return &wire.Result{Body: body}
 }
 
-// within answers a query within the bounds of time and size. A panic ends that query, not the node.
+// within answers a query within the bounds of time and size. A panic ends only that query.
 func (a *answering) within(ctx context.Context, question []byte) (body []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -219,7 +219,7 @@ func (n *Node) startAnswering() {
 			c.Respond(n.heartbeats.state())
 		case *wire.KeysAsk:
 			c.Respond(changeKeys(n.peers.Gossip.Keys, n.log, m))
-		case *wire.Query: // it may take a while, and c is valid only here
+		case *wire.Query: // the answer may take a while, and c is valid only in Receive
 			root, sender := c.ActorSystem().Root, c.Sender()
 			if sender != nil {
 				go func() { root.Send(sender, n.answering.done(m.GetBody())) }()
@@ -231,7 +231,7 @@ func (n *Node) startAnswering() {
 	}
 }
 
-// generation returns the newest generation that this node has read; 0: none yet.
+// generation returns the newest generation that this node has read, or 0.
 func (b *heartbeats) generation() int64 {
 	if roll := b.snapshot.Load(); roll != nil {
 		return roll.Generation
@@ -264,7 +264,7 @@ func askState(system *actor.ActorSystem, session uuid.UUID, address string, with
 	return state, nil
 }
 
-// refuses reports whether connections to an address are refused: the machine is up, and the process is gone.
+// refuses reports whether connections to an address are refused. Then the machine is up, but the process is gone.
 func refuses(ctx context.Context, address string, within time.Duration) bool {
 	dialer := net.Dialer{Timeout: within}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
@@ -281,7 +281,7 @@ var ErrNoKeyring = errors.New("cluster: gossip has no keys: set cluster.gossip_k
 type Keyring struct {
 	Node         uuid.UUID
 	Name         string
-	Fingerprints []string // the primary key's first
+	Fingerprints []string // the first is the primary key's
 	Refused      string   // why nothing was changed; "" after success
 }
 

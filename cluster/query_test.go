@@ -16,7 +16,7 @@ import (
 	"rollcall/config/effort"
 )
 
-// answering is the function by which all nodes of a world answer queries; it can be replaced.
+// answering is the replaceable function that answers queries on all nodes of a world.
 type answering struct {
 	by atomic.Pointer[func(ctx context.Context, node int, question []byte) ([]byte, error)]
 }
@@ -108,7 +108,7 @@ func bounded(t *testing.T, w *clustertest.World, answers *answering) {
 	}
 }
 
-// enough lets a node answer as many queries at once as it will, and one more.
+// enough starts as many queries as a node answers at once, and one more.
 func enough(t *testing.T, w *clustertest.World, answers *answering) {
 	const atOnce = 4
 	began, end := make(chan struct{}, 100*atOnce), make(chan struct{})
@@ -120,7 +120,7 @@ func enough(t *testing.T, w *clustertest.World, answers *answering) {
 		}
 		return nil, ctx.Err()
 	})
-	w.Await("one more query is told to ask again", func() bool { // a busy machine is late
+	w.Await("one more query is refused", func() bool { // a busy machine is late
 		var asked sync.WaitGroup
 		for range atOnce {
 			asked.Go(func() { w.Node(0).QueryMember(w.Context(), "node-1", nil) })
@@ -130,7 +130,7 @@ func enough(t *testing.T, w *clustertest.World, answers *answering) {
 		for range atOnce {
 			select {
 			case <-began:
-			case <-answered: // one did not get there in time
+			case <-answered: // one query came too late
 				return false
 			}
 		}
@@ -146,7 +146,7 @@ func enough(t *testing.T, w *clustertest.World, answers *answering) {
 	w.Await("queries are answered", func() bool { return w.Node(0).QueryMember(w.Context(), "node-1", nil).Err == nil })
 }
 
-// lostIsNamed cuts a node off from everything: nobody knows whether it is dead.
+// lostIsNamed cuts a node off from everything, so that nobody knows whether it is dead.
 func lostIsNamed(t *testing.T, w *clustertest.World) {
 	w.Cut(2)
 	silent := w.Node(0).QueryMember(w.Context(), "node-2", []byte("how"))

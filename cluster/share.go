@@ -9,26 +9,26 @@ import (
 	"rollcall/ledger"
 )
 
-// LingerMax is how long a lost process may still have SMTP sessions after it was last seen, unless it is known to be
-// dead: receivers wait at least 5 minutes for the next command (RFC 5321 §4.5.3.2.7), and it may have sent commands
-// until its fence went up. Only tests use less.
+// LingerMax is how long after it was last seen a lost process may still have SMTP sessions, unless it is known to be
+// dead. Receivers wait at least 5 minutes for the next command (RFC 5321 §4.5.3.2.7), and the process may have sent
+// commands until its fence went up. Only tests use less.
 const LingerMax = 5*time.Minute + 10*time.Second
 
-// ShareTable says what one process may use, by one snapshot. Safe for concurrent use. Nil allows nothing.
+// ShareTable says what one process may use by one snapshot. Nil allows nothing. Safe for concurrent use.
 type ShareTable struct {
 	self      uuid.UUID
 	views     [][]ledger.Incarnation // each once
 	voters    []voter
-	lingering []voter  // lost, perhaps still with sessions
-	silent    []uint64 // hashes of those of our keys that others may still have silent sessions with, ascending
+	lingering []voter  // lost processes that may still have sessions
+	silent    []uint64 // hashes of our keys with which others may have silent sessions, ascending
 	unread    bool
 }
 
-// voter is one process and the views that its vote can mean: one, or two while its change is not settled.
+// voter is one process and the views that its vote can mean: one view, or two while its change is not settled.
 type voter struct {
 	session uuid.UUID
 	views   []int
-	counts  bool // for the owner by all its views, if they agree
+	counts  bool // the vote counts, for the owner on which all its views agree
 }
 
 // ComputeShares returns the table of the process self for one snapshot. Keys of a lost process stay unused for restFor
@@ -65,8 +65,8 @@ func ComputeShares(roll ledger.NodeSnapshot, self uuid.UUID, restFor time.Durati
 	return t
 }
 
-// keepSilent notes the keys at which another process has silent sessions, even if that process left or is dead. It
-// skips keys that no vote gives to this process.
+// keepSilent notes the keys with which another process has silent sessions, even if that process has left or is dead.
+// It skips keys that no vote gives to this process.
 func (t *ShareTable) keepSilent(hashes []uint64) {
 	for _, h := range hashes {
 		if slices.ContainsFunc(t.views, func(v []ledger.Incarnation) bool { return ownerOf(v, h) == t.self }) {
@@ -101,7 +101,7 @@ func (t *ShareTable) view(list []ledger.Incarnation) int {
 // Settled reports whether every process has read all changes; until then heartbeats should come quickly.
 func (t *ShareTable) Settled() bool { return t != nil && !t.unread }
 
-// Same reports whether two tables were computed from equal votes, so that they allow the same for every key.
+// Same reports whether two tables were computed from equal votes. Then they allow the same for every key.
 func (t *ShareTable) Same(o *ShareTable) bool {
 	if t == nil || o == nil {
 		return t == o
@@ -114,7 +114,7 @@ func (t *ShareTable) Same(o *ShareTable) bool {
 		slices.Equal(t.silent, o.silent)
 }
 
-// Voters is how many processes share, this one included.
+// Voters returns how many processes share, this one included.
 func (t *ShareTable) Voters() int {
 	if t == nil {
 		return 0
@@ -122,8 +122,9 @@ func (t *ShareTable) Voters() int {
 	return len(t.voters)
 }
 
-// Of returns the share k/n of a key that this process may use: k is the number of votes for it, and 0 unless its own
-// vote is one of them. So, when this process is lost, the others can tell from its vote what it may still be using.
+// Of returns the share k/n of a key that this process may use. k is the number of votes for this process, and 0
+// unless its own vote is one of them. So, if this process is lost, the others can tell from its vote what it may
+// still be using.
 func (t *ShareTable) Of(key string) (k, n int) {
 	if t == nil {
 		return 0, 1
@@ -150,7 +151,7 @@ func (t *ShareTable) Of(key string) (k, n int) {
 			mine = mine && owners[view] == t.self
 		}
 		if !mine && v.session == t.self {
-			return 0, len(t.voters) // see suspend: a process uses only keys that its own vote gives it
+			return 0, len(t.voters) // a process uses only keys that its own vote gives it, see Of
 		}
 		if mine && v.counts {
 			k++

@@ -17,7 +17,7 @@ import (
 
 var midnight = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// rowOf makes a row that is in, has read everything and votes for a view.
+// rowOf makes the row of a member that has read everything and votes for a view.
 func rowOf(n int, view []ledger.Incarnation) ledger.NodeRow {
 	return ledger.NodeRow{Heartbeat: ledger.Heartbeat{Incarnation: processOf(n), View: view, Read: 10}, Seen: midnight,
 		Generation: 1}
@@ -42,8 +42,8 @@ func keyOf(t *testing.T, n int, views ...[]ledger.Incarnation) string {
 
 func TestShares(t *testing.T) {
 	all, pair, single := viewOf(0, 1, 2), viewOf(0, 1), viewOf(2)
-	mine := keyOf(t, 0, all, pair) // of 0, whether 2 is there or not
-	moved := keyOf(t, 2, all)      // of 2 while it is there,
+	mine := keyOf(t, 0, all, pair) // owned by 0 with and without 2
+	moved := keyOf(t, 2, all)      // owned by 2 while 2 is there,
 	for Owner(pair, moved) != processOf(0).Session {
 		moved += "x"
 		if Owner(all, moved) != processOf(2).Session {
@@ -190,7 +190,7 @@ func TestSame(t *testing.T) {
 	}
 	some := ComputeShares(ledger.NodeSnapshot{Nodes: []ledger.NodeRow{rowOf(0, all)}}, processOf(0).Session, LingerMax)
 	if none := (*ShareTable)(nil); !none.Same(nil) || none.Same(some) || some.Same(none) {
-		t.Fatal("no table is the same as none, and as no other")
+		t.Fatal("Same is wrong about a missing table: it equals only another missing one")
 	}
 }
 
@@ -204,7 +204,7 @@ func TestWhoIsNotInMayUseNothing(t *testing.T) {
 	effort.FatalIf(t, k != 0, "a process that was counted out may use %d parts", k)
 }
 
-// processOf makes a process; small numbers differ in few bits, as identities of nodes should not have to.
+// processOf makes a process. Small numbers give identities that differ in few bits, the hardest case for the hash.
 func processOf(n int) ledger.Incarnation {
 	var p ledger.Incarnation
 	binary.BigEndian.PutUint32(p.Session[12:], uint32(n+1))
@@ -265,32 +265,32 @@ const (
 	guard = 8 * time.Second
 )
 
-// forgets is after how long without a word a receiver forgets a session.
+// forgets is the time without a command after which a receiver forgets a session.
 const forgets = 5 * time.Minute
 
-// silence is what receivers may still hold of a key though the process has ended it.
+// silence is a part of a key that receivers may still count although the process has ended its sessions.
 type silence struct {
 	part  *big.Rat
 	until time.Time // they do
-	told  time.Time // the process believes so; later, as it cannot know better
+	told  time.Time // until when the process believes that; it is later, because the process cannot know better
 }
 
-// life is one process in a world of which only the ledger is common.
+// life is one process; of other processes it knows only what the ledger says.
 type life struct {
 	self     ledger.Incarnation
-	view     []ledger.Incarnation // whom it sees at present: anything may happen to that
+	view     []ledger.Incarnation // processes that it sees at present, changed at random
 	voted    []ledger.Incarnation
 	began    bool
 	unsure   bool
 	table    *ShareTable // what it read
-	used     *ShareTable // what it keeps to: what it uses is never more than table and used allow
+	used     *ShareTable // the table that it follows: it never uses more than both table and used allow
 	turn     int64       // of table
 	complied int64
 	sent     time.Time // of its last good heartbeat
-	sockets  bool      // it has SMTP sessions, for all that used allows
+	sockets  bool      // it has as many SMTP sessions as used allows
 	exists   bool
 	paused   bool
-	cut      bool // receivers do not hear it
+	cut      bool // receivers do not hear this process
 	silent   map[string]silence
 }
 
@@ -316,7 +316,7 @@ func (w *world) roll() ledger.NodeSnapshot {
 	return r
 }
 
-// write is the first half of a heartbeat.
+// write is the first half of a heartbeat: the write.
 func (w *world) write(l *life) {
 	if !l.began || !l.unsure && l.table.Settled() {
 		l.began, l.voted = true, l.view
@@ -334,7 +334,7 @@ func (w *world) write(l *life) {
 	row.View, row.Read, row.Seen, row.Silent = l.voted, l.complied, w.now, w.told(l)
 }
 
-// told are the hashes of the keys of which a process believes that receivers hold sessions.
+// told returns the hashed keys of receivers that, as a process believes, hold sessions.
 func (w *world) told(l *life) (hashes []uint64) {
 	for key, s := range l.silent {
 		if w.now.Before(s.told) {
@@ -345,12 +345,12 @@ func (w *world) told(l *life) (hashes []uint64) {
 	return hashes
 }
 
-// hush makes what a process has of a key silent, if it has some: what it said last was at a time.
+// hush makes what a process uses of a key silent. last is when receivers heard it last.
 func (w *world) hush(l *life, key string, last time.Time) {
 	w.keep(l, key, w.uses(l, key), last)
 }
 
-// keep makes a part silent, beside what was before.
+// keep adds a silent part to earlier ones.
 func (w *world) keep(l *life, key string, part *big.Rat, last time.Time) {
 	if part.Sign() == 0 {
 		return
@@ -362,7 +362,7 @@ func (w *world) keep(l *life, key string, part *big.Rat, last time.Time) {
 	l.silent[key] = s
 }
 
-// end closes what a process has of all keys, if receivers hear it.
+// end closes what a process uses of all keys, if receivers hear it.
 func (w *world) end(l *life, last time.Time) {
 	if l.cut && l.sockets {
 		for _, key := range w.keys {
@@ -372,14 +372,14 @@ func (w *world) end(l *life, last time.Time) {
 	l.sockets = false
 }
 
-// read is the second half.
+// read is the second half of a heartbeat: the read.
 func (w *world) read(l *life, sent time.Time) {
 	roll := w.roll()
 	l.sent, l.turn = sent, roll.Generation
 	l.table = ComputeShares(roll, l.self.Session, LingerMax)
 }
 
-// retire counts out who was not seen for too long.
+// retire counts out every process that was not seen for too long.
 func (w *world) retire(l *life) {
 	for _, row := range w.roll().Nodes {
 		other := w.rows[row.Session]
@@ -399,8 +399,9 @@ func (w *world) retire(l *life) {
 	}
 }
 
-// uses is the part of a key that a process uses at most: of what it read last, and, until it has complied with that, of
-// what it read before. What is silent has its place in that, and may be more.
+// uses returns the largest part of a key that a process may use. That is what the last table it read allows, and,
+// until it has applied that table, what the one before allowed. Silent sessions have their place in that part, and
+// may exceed it.
 func (w *world) uses(l *life, key string) *big.Rat {
 	most := new(big.Rat)
 	if s := l.silent[key]; w.now.Before(s.until) {
@@ -419,8 +420,8 @@ func (w *world) uses(l *life, key string) *big.Rat {
 	return most
 }
 
-// TestNeverMoreThanTheWhole lets views, heartbeats, pauses and deaths happen in any order, and looks after each step
-// whether all processes together may use more of any key than there is.
+// TestNeverMoreThanTheWhole lets views, heartbeats, pauses and deaths happen in any order. After each step it checks
+// that all processes together can't use more than the whole of any key.
 func TestNeverMoreThanTheWhole(t *testing.T) {
 	keys := make([]string, 24)
 	for i := range keys {
@@ -451,10 +452,10 @@ func (w *world) begin(p ledger.Incarnation) {
 		silent: map[string]silence{}})
 }
 
-// livesMax is how many processes there are at most, those that begin anew included.
+// livesMax bounds how many processes there are, including those that start again.
 const livesMax = 7
 
-// seen are some of all processes, as a view.
+// seen returns some of all processes as a view.
 func (w *world) seen(numbers []int) (view []ledger.Incarnation) {
 	for _, i := range numbers {
 		view = append(view, w.lives[i].self)
@@ -508,7 +509,7 @@ func (w *world) step(t *rapid.T) {
 	}
 }
 
-// act is something that a process does itself.
+// act lets a process do something itself.
 func (w *world) act(l *life, what string) {
 	if !l.exists || l.paused {
 		return
@@ -562,7 +563,7 @@ func (w *world) die(l *life) {
 	}
 }
 
-// leave is a clean end: nothing is used any more, then the row says so.
+// leave is a clean end: the process stops using anything, then its row says so.
 func (w *world) leave(l *life) {
 	w.end(l, w.now)
 	l.exists = false

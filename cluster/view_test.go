@@ -78,8 +78,8 @@ func TestWhomANodeCountsOn(t *testing.T) {
 	}
 }
 
-// TestWhoWorksOnACopy: one member, as three rolls in a row tell of it. Only the first case is
-// a copy; the others may happen on the ledger of this node.
+// TestWhoWorksOnACopy: each case has three snapshots in a row with one member. Only in the first case the member
+// works on a copy; the others may happen on the ledger of this node.
 func TestWhoWorksOnACopy(t *testing.T) {
 	const never = -1                              // it has no row
 	type viewInputs struct{ now, beat, seen int } // seconds by the ledger's clock
@@ -133,8 +133,8 @@ func TestFence(t *testing.T) {
 		"the fence is down though the last heartbeat was sent too long ago")
 }
 
-// TestSinceIsTheLongerTime: a time without a reading of the monotonic clock, as
-// after a sleep of the machine or a set clock, counts by the wall clock.
+// TestSinceIsTheLongerTime: a time without a reading of the monotonic clock counts by the wall clock. This happens
+// after a machine slept or its clock was set.
 func TestSinceIsTheLongerTime(t *testing.T) {
 	then := time.Now()
 	effort.Is(t, since(then, then.Add(3*time.Second)), 3*time.Second)
@@ -182,8 +182,8 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// TestConnectionsToMembersThatLeftEnd: once for each time that a member left, also when
-// another one has come in its place, and never to this node.
+// TestConnectionsToMembersThatLeftEnd: the library hears once of each member that left, even if another has come in
+// its place, and never of this node.
 func TestConnectionsToMembersThatLeftEnd(t *testing.T) {
 	n, _ := startEcho(t)
 	var mu sync.Mutex

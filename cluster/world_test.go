@@ -16,7 +16,7 @@ import (
 	"rollcall/ledger"
 )
 
-// ownersOf returns the node that has the whole of each key; -1: none has.
+// ownersOf returns which node has the whole of each key; -1: none has.
 func ownersOf(w *clustertest.World, nodes ...int) map[string]int {
 	owners := map[string]int{}
 	for _, key := range w.Use.Keys() {
@@ -37,20 +37,20 @@ func nodesOf(w *clustertest.World, numbers ...int) (nodes []*clustertest.Node) {
 	return nodes
 }
 
-// awaitUsed waits until every key is used wholly: nodes were told, too.
+// awaitUsed waits until nodes use every key wholly, so that ApplyShares has been called too.
 func awaitUsed(w *clustertest.World) {
 	for key := range w.Use.Keys() {
 		w.Await("every key is used wholly", func() bool { _, sum := w.Use.Of(key); return sum == 1 })
 	}
 }
 
-// awaitAll waits until some nodes share everything, know it and use it.
+// awaitAll waits until some nodes together may use everything, and do use it.
 func awaitAll(w *clustertest.World, numbers ...int) {
 	w.AwaitShared(nodesOf(w, numbers...)...)
 	awaitUsed(w)
 }
 
-// wantOwners wants every key to be with the node that it was with.
+// wantOwners expects each key at the node that had it before.
 func wantOwners(t *testing.T, before, after map[string]int) {
 	t.Helper()
 	for key, owner := range after {
@@ -58,7 +58,7 @@ func wantOwners(t *testing.T, before, after map[string]int) {
 	}
 }
 
-// rowOf returns the row of a node as another one knows it.
+// rowOf returns the row of node of, as node by has read it.
 func rowOf(w *clustertest.World, by, of int) *ledger.NodeRow {
 	for _, row := range w.Node(by).Snapshot().Nodes {
 		if row.Session == w.Node(of).Meta().Session {
@@ -72,7 +72,7 @@ func stands(w *clustertest.World, by, of int, want ledger.NodeStatus) func() boo
 	return func() bool { row := rowOf(w, by, of); return row != nil && row.Status == want }
 }
 
-// resolveAll finds a virtual actor for each key from one node and wants each to live once, where the key belongs.
+// resolveAll finds, from one node, a virtual actor for each key. Each must live once, on the node that owns its key.
 func resolveAll(w *clustertest.World, from int, owners map[string]int) {
 	for key, owner := range owners {
 		w.Await(fmt.Sprintf("%s lives on node-%d alone", key, owner), func() bool {
@@ -82,8 +82,8 @@ func resolveAll(w *clustertest.World, from int, owners map[string]int) {
 	}
 }
 
-// TestNodesComeAndDie: a node that is new gets its part when the others have given way, a process that is killed is
-// counted out, and one that is started again in its place has what it had.
+// TestNodesComeAndDie: a new node gets its part when the others have reduced theirs, a killed process is counted out,
+// and a process started again in its place has the same part as before.
 func TestNodesComeAndDie(t *testing.T) {
 	effort.NotShort(t, "a whole story of five nodes takes seconds")
 	var third uuid.UUID
@@ -152,7 +152,7 @@ func newNode(t *testing.T, w *clustertest.World, before map[string]int) {
 	effort.ErrorIf(t, steps < 8 || most != 1, "the most that was used of a key is %v in %d steps, want 1", most, steps)
 }
 
-// TestALostMachine: nobody knows whether a machine that was cut off from everything still has SMTP sessions.
+// TestALostMachine: a machine was cut off from everything, and nobody knows whether it still has SMTP sessions.
 func TestALostMachine(t *testing.T) {
 	w := clustertest.Start(t, 3)
 	before := ownersOf(w, 0, 1, 2)
@@ -184,14 +184,14 @@ func TestALostMachine(t *testing.T) {
 	})
 }
 
-// TestMain lets several worlds run at the same time: they mostly wait for the times of heartbeats.
+// TestMain lets several worlds run at the same time, because they mostly wait for heartbeats.
 func TestMain(m *testing.M) {
 	effort.AtOnce(clustertest.AtOnce())
 	os.Exit(m.Run())
 }
 
-// split cuts node-2 off from the two others; all of them still reach the ledger. It wants each side to use its share
-// by votes, and all nodes to agree again after the cut is healed.
+// split cuts node-2 off from the two others; all of them still reach the ledger. Each side must use its share by
+// votes, and after the cut is healed all nodes must agree again.
 func split(w *clustertest.World, name string, cut func()) {
 	w.Story(name, func(t *testing.T) {
 		before := ownersOf(w, 0, 1, 2)
@@ -205,7 +205,7 @@ func split(w *clustertest.World, name string, cut func()) {
 			}
 			return true
 		})
-		for _, i := range []int{0, 1, 2} { // a slow machine may count one out for a moment
+		for _, i := range []int{0, 1, 2} { // on a slow machine one may be counted out for a moment
 			w.Await("who has the ledger is counted in", stands(w, 0, i, ledger.NodeIn))
 		}
 		w.Heal()
@@ -234,9 +234,9 @@ func TestSidesShareByVotesWhenOneWayIsCut(t *testing.T) {
 	})
 }
 
-// TestOneWayBetweenTwoOfThreeChangesNothing: the third passes pings on. A machine that is busy may lose a member for a
-// moment all the same, so it is enough that nothing changes once for as long as it takes to lose somebody: with a
-// member that the cut keeps losing there is no such time.
+// TestOneWayBetweenTwoOfThreeChangesNothing: the third node passes pings on, so nobody is lost. On a busy machine a
+// member may be lost for a moment all the same. So the test passes if nothing changes for once as long as it takes to
+// lose a member; if the cut kept losing a member, there would be no such time.
 func TestOneWayBetweenTwoOfThreeChangesNothing(t *testing.T) {
 	w := clustertest.Start(t, 3)
 	before := ownersOf(w, 0, 1, 2)
@@ -286,7 +286,8 @@ func TestANodeWithoutTheLedger(t *testing.T) {
 	})
 }
 
-// TestANodeGivesAwayWhatItHas: while it may not probe, when it leaves, and when an operator drains it.
+// TestANodeGivesAwayWhatItHas: a node gives its work away if it may not probe, when it leaves, and when an operator
+// drains it.
 func TestANodeGivesAwayWhatItHas(t *testing.T) {
 	w := clustertest.Start(t, 3)
 	w.Story("ineligible, and eligible again", func(t *testing.T) { ineligible(t, w) })
@@ -295,7 +296,7 @@ func TestANodeGivesAwayWhatItHas(t *testing.T) {
 	w.Story("taking work again", func(t *testing.T) { undrained(t, w) })
 }
 
-// ineligible takes what node-2 has and gives it back.
+// ineligible makes node-2 lose what it has, and then gives it back.
 func ineligible(t *testing.T, w *clustertest.World) {
 	before := ownersOf(w, 0, 1, 2)
 	resolveAll(w, 0, before)
@@ -335,7 +336,7 @@ func TestWhenNoNodeIsFitNobodyProbes(t *testing.T) {
 	})
 	for i := range 2 {
 		if k, n := w.Node(i).Share(key); k != 0 || w.Use.Total(i) != 0 {
-			t.Errorf("node-%d may use %d of %d, and uses %v in all", i, k, n, w.Use.Total(i))
+			t.Errorf("node-%d may use %d of %d of one key, and uses %v of all keys", i, k, n, w.Use.Total(i))
 		}
 		pid := w.Node(i).Resolve(clustertest.EchoKind, key)
 		effort.ErrorIf(t, pid != nil, "a receiver lives at %v", pid)
@@ -345,12 +346,12 @@ func TestWhenNoNodeIsFitNobodyProbes(t *testing.T) {
 	resolveAll(w, 0, ownersOf(w, 1))
 }
 
-// TestANodeOnACopyOfTheLedgerIsRefused: both of the nodes that it has joined refuse it, and it refuses
-// them; those two stay what they are to each other.
+// TestANodeOnACopyOfTheLedgerIsRefused: the node joined two members. Both refuse it, it refuses them, and the two
+// stay members to each other.
 func TestANodeOnACopyOfTheLedgerIsRefused(t *testing.T) {
 	effort.NotShort(t, "a copy is told from its original when a lost node would be counted out")
 	w := clustertest.New(t, 3, func(i int, o *clustertest.Options) {
-		if i == 2 { // what it uses is by another ledger, and not counted here
+		if i == 2 { // its shares come from another ledger, so they don't count here
 			o.ApplyShares = func(context.Context, func(string) (int, int)) error { return nil }
 		}
 	})

@@ -87,8 +87,8 @@ type Dashboard struct {
 	// on this machine. Default true.
 	Enabled bool `toml:"enabled"`
 
-	// Contact is where people get help, such as an email address or a URL; every page shows it. Default empty. At most
-	// 200 bytes.
+	// Contact is where people get help, such as an email address or a URL. Every page shows it. Default empty. At
+	// most 200 bytes.
 	Contact string `toml:"contact"`
 
 	// SessionIdle ends a session that has requested no page for this long. Default 12h. From 1s, at most SessionLife.
@@ -153,15 +153,15 @@ type Admin struct {
 	// Default 127.0.0.1:8081.
 	Listen string `toml:"listen"`
 
-	// TLSCert is the PEM file with its certificate, as that of [http]. Default empty: no TLS.
+	// TLSCert is the PEM file with this listener's certificate, in the form that [http] has. Default empty: no TLS.
 	TLSCert string `toml:"tls_cert"`
 
 	// TLSKey is the PEM file with its private key. Default empty.
 	TLSKey string `toml:"tls_key"`
 
-	// Hosts are further names that a request's Host may have, beside localhost, loopback addresses, the host of Listen
-	// and the address that the connection came to. Others get 403, against DNS rebinding. A unix socket accepts any.
-	// Default none. At most 64.
+	// Hosts are further names that a request's Host may have. Localhost, loopback addresses, the host of Listen and
+	// the address that the connection came to are always allowed. Others get 403, against DNS rebinding. A unix
+	// socket accepts any. Default none. At most 64.
 	Hosts []string `toml:"hosts"`
 }
 
@@ -197,7 +197,8 @@ type Limits struct {
 	FilesAtOnce int `toml:"files_at_once"`
 
 	// FileBytesAtOnce is how many bytes of files one node has in memory. A quarter is for files up to 1 MiB. A
-	// workspace has one larger file at a time, times its weight. Default 536870912 (512 MiB). At least 1.
+	// workspace of weight 1 has one larger file at a time, one of weight 3 has three. Default 536870912 (512 MiB). At
+	// least 1.
 	FileBytesAtOnce int64 `toml:"file_bytes_at_once"`
 
 	// StoredBytes bounds the bytes that a workspace has stored: the declared lengths of its files, until they are
@@ -239,7 +240,7 @@ type SMTP struct {
 	SourceAddresses []string `toml:"source_addresses"`
 
 	// AllowNetworks are special-use networks, such as 127.0.0.0/8, that may be dialled although the Internet does not
-	// route them. Only for the lab: a stranger's DNS could point probes at your own network. Default none.
+	// route them. Set this only for the lab: a stranger's DNS could point probes at your own network. Default none.
 	AllowNetworks []string `toml:"allow_networks"`
 
 	// ReceiversAtOnce is how many receivers a node has in memory, shared by workspace. Each takes 20 KB, and 60 KB more
@@ -251,8 +252,8 @@ type SMTP struct {
 // Identity is how the node checks what receivers judge a sender by: PTR, hello name, SPF, return path, port 25.
 // `rollcall doctor` shows the results.
 type Identity struct {
-	// Enforce keeps a node that fails a check from probing. If it is false, receivers will refuse the node, sooner or
-	// later all mail from its address, and addresses that exist end as unknown. Default true.
+	// Enforce keeps a node that fails a check from probing. If it is false and a check fails, receivers refuse the
+	// node and, sooner or later, all mail from its address; addresses that exist end as unknown. Default true.
 	Enforce bool `toml:"enforce"`
 
 	// PublicAddresses are the IP addresses that receivers see, if NAT makes them differ from the node's own. Empty:
@@ -328,8 +329,9 @@ type Allowance struct {
 	// Default 20. At least 1.
 	RefusedPerHour *int `toml:"refused_per_hour,omitempty"`
 
-	// RefusedShare allows more refusals while they are at most this percentage of an hour's replies: for receivers
-	// known to judge by percentage. Default 0; 20 or 30 for receivers that the program knows. From 0 to 90.
+	// RefusedShare allows more refusals than RefusedPerHour while they are at most this percentage of an hour's
+	// replies. It is for receivers known to judge by percentage. Default 0; 20 or 30 for receivers that the program
+	// knows. From 0 to 90.
 	RefusedShare *int `toml:"refused_share,omitempty"`
 
 	// Pipelining allows several commands in one packet where the receiver

@@ -17,7 +17,7 @@ func Default() Config {
 	return c
 }
 
-// defaults is Default without the settings that follow from others.
+// defaults is Default, except for the settings that are derived from others.
 func defaults() Config {
 	return Config{
 		DataDir: "rollcall-data",
@@ -68,7 +68,7 @@ func defaults() Config {
 	}
 }
 
-// complete derives the settings that were left empty from others.
+// complete sets empty settings whose values are derived from others.
 func (c *Config) complete() {
 	if c.HTTP.PublicURL == "" {
 		c.HTTP.PublicURL = LocalURL(c.HTTP.Listen, c.HTTP.TLSCert)
@@ -82,7 +82,7 @@ func (c *Config) complete() {
 	}
 }
 
-// fullAllowance returns a with every field set.
+// fullAllowance returns limits as a table with every field set.
 func fullAllowance(a throttle.Limits) Allowance {
 	var full Allowance
 	leaves("", reflect.ValueOf(&full).Elem(), func(key string, v reflect.Value) {
@@ -100,8 +100,8 @@ func fullAllowance(a throttle.Limits) Allowance {
 }
 
 const (
-	// publicAddressesMax bounds the addresses that are checked, and namesMax the hosts and lists queried each time.
-	// Guesses: more would only add noise.
+	// publicAddressesMax bounds the addresses that are checked. namesMax bounds the hosts and lists queried each
+	// time. Guesses: more would only add noise.
 	publicAddressesMax = 64
 	namesMax           = 8
 )
@@ -132,7 +132,7 @@ func (t Tracing) check(k *checker) {
 	}
 	u, err := url.Parse(t.Endpoint)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
-		u.RawQuery != "" || u.Fragment != "" { // a password in it is not repeated here
+		u.RawQuery != "" || u.Fragment != "" { // the fault doesn't repeat the URL, which may hold a password
 		k.add("tracing.endpoint", "is not the URL of a collector: write host:port, or one such as "+
 			"https://collector.example.com:4318/v1/traces, without password, query and fragment; headers "+
 			"for the collector go into OTEL_EXPORTER_OTLP_HEADERS")

@@ -20,8 +20,8 @@ import (
 // Guess.
 const suggestDistanceMax = 3
 
-// leaves calls visit for every setting below v, with its dotted key. Nil pointers are passed as they are. A map is
-// visited by its entries; a map type's fields appear once under the name *.
+// leaves calls visit for every setting below v, with its dotted key. It passes nil pointers as they are. For a map it
+// visits each entry; for a map type it visits the fields once, under the name *.
 func leaves(prefix string, v reflect.Value, visit func(key string, v reflect.Value)) {
 	for i := range v.NumField() {
 		if !v.Type().Field(i).IsExported() {
@@ -44,7 +44,7 @@ func leaves(prefix string, v reflect.Value, visit func(key string, v reflect.Val
 	}
 }
 
-// readsText reports whether a value of type t is written as one string.
+// readsText reports whether a value of type t is written as a single string.
 func readsText(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
@@ -97,7 +97,7 @@ func meantKey(key []string, known map[string]form) string {
 	return ": the known ones are in docs/operators/config.md and in `rollcall config show`"
 }
 
-// suggest returns the known key or table that is nearest to key, or "".
+// suggest returns the known key or table that is most like key, or "".
 func suggest(key string, known map[string]form) string {
 	candidates := make([]string, 0, len(known))
 	for k := range known {
@@ -119,7 +119,7 @@ func suggest(key string, known map[string]form) string {
 	return ""
 }
 
-// Nearest returns the candidate that a mistyped word most likely means; "" when none is near.
+// Nearest returns the candidate that a mistyped word most likely means, or "" if none is similar.
 func Nearest(word string, candidates []string) string {
 	best, bestDistance := "", min(suggestDistanceMax, (len(word)+2)/3)+1
 	for _, c := range candidates {
@@ -163,7 +163,7 @@ func joinKey(parts []string) string {
 	return strings.Join(quoted, ".")
 }
 
-// notBare reports whether a key with r in it has to be quoted; host names consist of the other characters, too.
+// notBare reports whether r in a key makes quotes necessary; all characters of host names but the dot don't.
 func notBare(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
 }
@@ -207,7 +207,7 @@ func (c Config) ShowJSON() ([]byte, error) {
 	return append(out, '\n'), nil
 }
 
-// severalHosts takes the further hosts out of a database URL.
+// severalHosts finds the second and later hosts in a database URL.
 var severalHosts = regexp.MustCompile(`^([a-z]+://(?:[^/?#]*@)?[^/?#,]*)((?:,[^/?#,]*)+)(.*)$`)
 
 // hidePassword replaces the passwords in a database URL: before the @, and among the parameters.
@@ -246,14 +246,14 @@ type fault struct {
 	text string // what is wrong and what to do
 }
 
-// Severity reports whether a file with a Finding can be used.
+// Severity tells whether a file with a Finding can be used.
 type Severity string
 
 const (
 	// SeverityError is a fault: the file is not used.
 	SeverityError Severity = "error"
 
-	// SeverityWarning is valid but perhaps not intended.
+	// SeverityWarning marks what is valid but perhaps not intended.
 	SeverityWarning Severity = "warning"
 )
 

@@ -19,8 +19,8 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// fileBytesMax bounds a configuration file. Guess: a hundred times a sensible throttle.toml; such a file, of 25,000
-// tables, is decoded in 3 s.
+// fileBytesMax bounds a configuration file. Guess: a hundred times a sensible throttle.toml. A file of that size has
+// 25,000 tables and is decoded in 3 s.
 const fileBytesMax = 2 << 20
 
 // Load returns the settings from the defaults, then file (none if ""), then the environment, whose lines are in the
@@ -36,8 +36,8 @@ func Load(file string, environ []string) (Config, error) {
 	return c, nil
 }
 
-// Check is Load, but it reports faults of all kinds at once and also returns what it could read, for a caller that
-// checks further. A faulty key has its default there.
+// Check is Load, but reports faults of all kinds at once. It also returns the settings that it could read, for a
+// caller that checks further; a faulty key has its default there.
 func Check(file string, environ []string) (c Config, err error) {
 	c = defaults()
 	at := places{}
@@ -61,8 +61,8 @@ func Check(file string, environ []string) (c Config, err error) {
 	return c, invalid(found)
 }
 
-// decodeAll reads data into what start makes, and notes in at where each key stands. What has a fault stays as start
-// made it. If the syntax is broken, so that no other fault can be found, at is nil.
+// decodeAll reads data into a value that start makes, and notes in at where each key stands. A faulty setting keeps
+// the value that start gave it. If the syntax is broken, so that no other fault can be found, at is nil.
 func decodeAll[T any](file string, data []byte, start func() T) (t T, at places, found []Finding) {
 	t, at = start(), places{}
 	if found = decode(file, data, &t, at); len(found) > 0 {
@@ -74,7 +74,7 @@ func decodeAll[T any](file string, data []byte, start func() T) (t T, at places,
 	return t, at, found
 }
 
-// without blanks the lines of findings, and all lines of a faulty table. The others keep their line numbers.
+// without blanks the lines with findings, and all lines of a faulty table. The other lines keep their numbers.
 func without(data []byte, found []Finding) []byte {
 	bad := map[int]bool{}
 	for _, f := range found {
@@ -114,7 +114,7 @@ func readFile(name string) ([]byte, error) {
 func decode(file string, data []byte, target any, at places) []Finding {
 	s := scanner{file: file, known: keysOf(target), at: at}
 	s.scan(data)
-	if len(s.found) > 0 { // reads on without a target, for faults that only the decoder finds
+	if len(s.found) > 0 { // decodes once more without a target, for faults that only the decoder finds
 		return append(s.found, decodeFault(file, toml.Unmarshal(data, new(map[string]any)))...)
 	}
 	return decodeFault(file, toml.NewDecoder(bytes.NewReader(data)).DisallowUnknownFields().Decode(target))
@@ -145,8 +145,8 @@ func EnvironName(key string) string {
 	return EnvironPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// UnknownEnviron returns the names in environ that have our prefix but are no setting. They deserve a warning only,
-// because platforms put names of their own there (Kubernetes: ROLLCALL_SERVICE_HOST and others for a service called
+// UnknownEnviron returns the names in environ that have our prefix but are no setting. They cause only a warning,
+// because platforms set such names themselves (Kubernetes: ROLLCALL_SERVICE_HOST and others for a service called
 // rollcall).
 func UnknownEnviron(environ []string) []string {
 	c := defaults()
@@ -164,8 +164,8 @@ func UnknownEnviron(environ []string) []string {
 	return unknown
 }
 
-// applyEnviron sets what the environment sets. A list is written with commas. The tables of single receivers and
-// sources can't be set there.
+// applyEnviron sets what the environment sets. Commas separate the values of a list. The environment can't set tables
+// of single receivers and sources.
 func applyEnviron(c *Config, environ []string, at places) (found []Finding) {
 	values := map[string]string{}
 	for _, line := range environ {
@@ -238,8 +238,8 @@ func setList(v reflect.Value, text string) error {
 	return nil
 }
 
-// lookEvery is how often FileWatch.Each reads its files: soon enough for a person who waits for the effect. Unlike
-// notifications, reading works on every file system and through the symbolic links of container platforms.
+// lookEvery is how often FileWatch.Each reads its files: soon enough for a person who waits for the effect. Reading
+// works on every file system and through the symbolic links of container platforms; notifications don't.
 const lookEvery = time.Second
 
 // FileWatch notices when the content of files changes. They need not exist. Not safe for concurrent use.
@@ -249,7 +249,7 @@ type FileWatch struct {
 	sum   string // of their content at the last look
 }
 
-// WatchFiles takes the files' present content as seen. An empty name is no file.
+// WatchFiles starts with the files' present content as already seen. An empty name stands for no file.
 func WatchFiles(files ...string) *FileWatch {
 	w := &FileWatch{files: slices.DeleteFunc(files, func(name string) bool { return name == "" }), every: lookEvery}
 	w.sum = w.content()

@@ -15,7 +15,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// write puts text into a file called rollcall.toml and gives its path.
+// write writes text into a file called rollcall.toml and returns its path.
 func write(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "rollcall.toml")
@@ -23,8 +23,8 @@ func write(t *testing.T, text string) string {
 	return name
 }
 
-// TestFaultsAreToldWithTheirPlaceAndWhatToDo: testdata/faults.txt has names, texts and what their faults begin with; what
-// is long or has a table in common stands here.
+// TestFaultsAreToldWithTheirPlaceAndWhatToDo: testdata/faults.txt holds short cases: names, texts and how the
+// messages about their faults begin. Long cases, and those that share a table, are here.
 func TestFaultsAreToldWithTheirPlaceAndWhatToDo(t *testing.T) {
 	text := effort.Must(os.ReadFile("testdata/faults.txt"))(t)
 	cases := strings.Split(strings.TrimPrefix(string(text), "# "), "\n\n# ")
@@ -69,7 +69,7 @@ func TestEnvironmentGoesBeforeFileAndFileBeforeDefault(t *testing.T) {
 		"got port %d, hello name %q, admin %q", c.SMTP.Port, c.SMTP.HelloName, c.Admin.Listen)
 }
 
-// TestSharesThatLeaveNothingForOthersAreRefused: numbers that no machine can serve are refused too.
+// TestSharesThatLeaveNothingForOthersAreRefused also checks that numbers that no machine can serve are refused.
 func TestSharesThatLeaveNothingForOthersAreRefused(t *testing.T) {
 	for text, fine := range map[string]bool{
 		"http.connections = 2":                             true,
@@ -152,11 +152,11 @@ func TestSettingsThatFollowFromOthers(t *testing.T) {
 	}
 }
 
-// TestWhatWouldBeSentInClearIsRefused: TLS or http.plain allows such a listener.
+// TestWhatWouldBeSentInClearIsRefused: a listener that others can reach needs TLS or http.plain.
 func TestWhatWouldBeSentInClearIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		text string
-		want []string // in each line of the error
+		want []string // part of each line of the error
 	}{
 		{"", nil},
 		{"[http]\nlisten = \"192.0.2.1:80\"\n", []string{"http.listen: 192.0.2.1:80 is off loopback"}},
@@ -188,13 +188,13 @@ func TestWhatWouldBeSentInClearIsRefused(t *testing.T) {
 	}
 }
 
-// oidc is a file with a provider.
+// oidc returns a configuration file with a provider.
 func oidc(issuer string) string {
 	return "[dashboard]\noidc_issuer = \"" + issuer + "\"\noidc_client_id = \"rollcall\"\noidc_secret_file = \"/x\"\n"
 }
 
-// TestAllFaultsAtOnce: unknown keys and tables, values of the wrong kind, values out of range, and those of the
-// environment are told in one go, each once.
+// TestAllFaultsAtOnce: one error lists, each once, unknown keys and tables, values of the wrong kind, values out of
+// range, and faults of the environment.
 func TestAllFaultsAtOnce(t *testing.T) {
 	file := write(t, `colour = "red"
 [http]
@@ -242,8 +242,8 @@ func TestTracingIsCheckedAndReadFromTheEnvironment(t *testing.T) {
 	}
 }
 
-// FuzzThrottleText: whatever stands in a throttle file, every fault has its place, and what
-// has none is taken by a table and looks the same when it is written and read again.
+// FuzzThrottleText: for any text of a throttle file, every fault has a place. A text without faults becomes a table,
+// and is the same after it is written and read again.
 func FuzzThrottleText(f *testing.F) {
 	f.Add([]byte(everyField))
 	f.Add([]byte("[default]\nconections = 3\nrcpt_rate = \"\\u0066ast\"\n[[receivers]]\n[default"))

@@ -23,7 +23,7 @@ const systemSource = "default"
 // unplaced is the place of a value that was in no file and no variable.
 const unplaced = "set by the program"
 
-// fieldFault says what is wrong with the text of a field, without the field's name.
+// fieldFault returns what is wrong with the text of a field, without the field's name.
 func fieldFault(f throttle.Field, text string) error {
 	var a throttle.Limits
 	err := a.Set(f, text)
@@ -33,13 +33,13 @@ func fieldFault(f throttle.Field, text string) error {
 	return errors.New(strings.TrimPrefix(err.Error(), throttle.ErrLimits.Error()+": "+f.String()+": "))
 }
 
-// fieldText is a field that is set, with its value in the form that throttle reads.
+// fieldText is a field that is set, and its value in the form that package throttle reads.
 type fieldText struct {
 	field throttle.Field
 	text  string
 }
 
-// tableField is a field of throttle and its index in the struct of a table.
+// tableField is a field of package throttle and its index in the struct of a table.
 type tableField struct {
 	place int
 	field throttle.Field
@@ -98,7 +98,7 @@ type ruled struct {
 	key string
 }
 
-// tables visits the tables of t: their keys, the names of their rules and the fields set in them.
+// tables calls visit for each table of t with its key, the name of its rule and the fields set in it.
 func (t Throttle) tables(visit func(key, name string, set []fieldText)) {
 	visit("default", "", fieldTexts(t.Default))
 	for _, name := range slices.Sorted(maps.Keys(t.Receivers)) {
@@ -116,8 +116,8 @@ func sourceName(written string) string {
 	return throttle.SourcePrefix + written
 }
 
-// rules returns t, whose values were checked, as rules. It leaves out fields of the default table that nobody wrote and
-// that equal the program's own limits.
+// rules returns t, whose values are checked already, as rules. It leaves out fields of the default table that nobody
+// wrote and that equal the program's own limits.
 func (t Throttle) rules() (rules []ruled) {
 	builtIn := throttle.DefaultLimits()
 	t.tables(func(key, name string, set []fieldText) {
@@ -151,7 +151,7 @@ func plain(rules []ruled) []throttle.Rule {
 	return out
 }
 
-// check adds the faults of the allowances; prefix is what stands before the keys.
+// check adds the faults of the allowances. prefix stands before the keys.
 func (t Throttle) check(k *checker, prefix string) {
 	first := map[string]string{} // the keys by clean names
 	t.tables(func(key, name string, set []fieldText) {
@@ -184,7 +184,7 @@ func (t Throttle) named(prefix, key string) string {
 	return prefix + key
 }
 
-// throttleForm is the form of throttle.toml.
+// throttleForm is the structure of throttle.toml.
 type throttleForm struct {
 	Default   Allowance            `toml:"default"`
 	Receivers map[string]Allowance `toml:"receivers"`
@@ -212,7 +212,7 @@ func LoadThrottle(base Throttle) ([]throttle.Rule, error) {
 }
 
 // CheckThrottle returns the rules that LoadThrottle would return for another file, which has to exist, and the errors
-// and warnings about them. With an error among the findings there are no rules.
+// and warnings about them. If the findings contain an error, it returns no rules.
 func CheckThrottle(file string, base Throttle) (rules []throttle.Rule, findings []Finding, err error) {
 	text, err := readFile(file)
 	if err != nil {
@@ -222,7 +222,7 @@ func CheckThrottle(file string, base Throttle) (rules []throttle.Rule, findings 
 	return rules, findings, nil
 }
 
-// CheckThrottleText is CheckThrottle for the text of a file on another machine.
+// CheckThrottleText is CheckThrottle for a file on another machine, given as text.
 func CheckThrottleText(file string, text []byte, base Throttle) (rules []throttle.Rule, findings []Finding) {
 	candidate, findings := parseThrottle(file, text)
 	if len(findings) > 0 {
@@ -261,7 +261,7 @@ func inOrder(findings []Finding, file string) {
 	})
 }
 
-// parseThrottle reads the text of a file of throttles. Findings are its faults.
+// parseThrottle reads the text of a throttle file. The findings are its faults.
 func parseThrottle(file string, data []byte) (Throttle, []Finding) {
 	form, at, findings := decodeAll(file, data, func() (none throttleForm) { return none })
 	t := Throttle{Default: form.Default, Receivers: form.Receivers, Sources: form.Sources, places: at}

@@ -13,7 +13,7 @@ import (
 )
 
 // scanner goes through the keys of a document, up to the first syntax error, which the decoder reports. The decoder
-// stops at its first fault; the scanner finds all others, each with its place.
+// stops at its first fault; the scanner finds all other faults, each with its place.
 type scanner struct {
 	file  string
 	known map[string]form
@@ -30,7 +30,7 @@ func (s *scanner) scan(data []byte) {
 	s.meant = map[string]string{}
 	s.lines = lineStartsOf(data)
 	var table []string
-	skip := false // the table is unknown, which is reported once
+	skip := false // the table is unknown: report the table, not its keys
 	for s.p.NextExpression() {
 		e := s.p.Expression()
 		parts, at := s.key(e)
@@ -51,7 +51,7 @@ func (s *scanner) scan(data []byte) {
 	}
 }
 
-// key returns the parts of the key of an expression and where it begins.
+// key returns the parts of an expression's key, and where the key begins.
 func (s *scanner) key(e *unstable.Node) (parts []string, at position) {
 	if e.Kind != unstable.Table && e.Kind != unstable.ArrayTable && e.Kind != unstable.KeyValue {
 		return nil, at
@@ -154,8 +154,8 @@ func (s *scanner) try(parts []string, v *unstable.Node, t reflect.Type) bool {
 	return err == nil
 }
 
-// lineStarts are where the lines of a document begin: the parser's own way to find the line of a
-// byte reads everything before it, for each key.
+// lineStarts are the offsets at which the lines of a document begin. The parser's own way to find the line of a byte
+// reads everything before the byte, for each key.
 type lineStarts []int
 
 func lineStartsOf(data []byte) lineStarts {

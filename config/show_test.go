@@ -102,7 +102,7 @@ func change(v reflect.Value) {
 	}
 }
 
-// sample is a usable text for a setting, another than it has.
+// sample returns a usable text for a setting that differs from its present one.
 func sample(v reflect.Value) string {
 	t := v.Type()
 	switch formOf(t).want {
@@ -125,7 +125,7 @@ func sample(v reflect.Value) string {
 	return "some-text"
 }
 
-// document is written from the comments of config.go, so the two can't differ.
+// document is generated from the comments of config.go, so the two can't differ.
 const document = "../docs/operators/config.md"
 
 var update = flag.Bool("update", false, "write "+document+" anew")
@@ -155,7 +155,7 @@ func TestTheDocumentSaysWhatTheCommentsSay(t *testing.T) {
 func writeDocument(t *testing.T) string {
 	t.Helper()
 	file := effort.Must(parser.ParseFile(token.NewFileSet(), "config.go", nil, parser.ParseComments))(t)
-	comments := map[string]string{} // by type, or type.field
+	comments := map[string]string{} // by "type" or "type.field"
 	ast.Inspect(file, func(n ast.Node) bool {
 		g, ok := n.(*ast.GenDecl)
 		if !ok {
@@ -229,19 +229,20 @@ func writeFields(t *testing.T, b *strings.Builder, prefix string, table reflect.
 	}
 }
 
-// about joins what is said about a type and about the field that has it.
+// about joins the comments of a type and of the field that has this type.
 func about(parts ...string) string {
 	return strings.TrimSpace(oneLine(parts[0]) + " " + oneLine(parts[1]))
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// fieldName is what may be the name of a field: with a capital within it, or where no sentence begins.
+// fieldName finds words that may be names of fields: those with a capital inside, or with a capital where no sentence
+// begins.
 var fieldName = regexp.MustCompile(
 	`\b[A-Z]+[a-z]+[A-Z]\w+\b|\b(OIDC|TLS)[A-Z]\w+\b|\b[A-Z][a-z]+URL\b|[a-z,] [A-Z][a-z]+\b-?`)
 
-// explained is the comment of a field without the name that the key beside it says, with
-// the keys of other fields for their names.
+// explained returns the comment of a field without the field's name, because the key stands beside it. It replaces
+// names of other fields by their keys.
 func explained(name, comment string) string {
 	text := strings.TrimPrefix(oneLine(comment), name+" ")
 	for _, verb := range []string{"is ", "are "} {

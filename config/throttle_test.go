@@ -31,14 +31,14 @@ func throttleBase(t *testing.T, text string) Throttle {
 	return base
 }
 
-// rewrite replaces a file as editors do: another file takes its name.
+// rewrite replaces a file as editors do: a new file takes its name.
 func rewrite(t *testing.T, name, text string) {
 	t.Helper()
 	effort.OK(t, os.WriteFile(name+".new", []byte(text), 0o600))
 	effort.OK(t, os.Rename(name+".new", name))
 }
 
-// tableOf makes the table of what base and its file say.
+// tableOf makes the table from the rules of base and its file.
 func tableOf(t *testing.T, base Throttle) *throttle.Table {
 	t.Helper()
 	rules := effort.Must(LoadThrottle(base))(t)
@@ -96,7 +96,7 @@ func TestEveryFieldOfTheThrottleFileAndWhereItStands(t *testing.T) {
 	}
 }
 
-// TestWhereValuesOfTheConfigurationStand: of what nobody wrote, the file layer says nothing.
+// TestWhereValuesOfTheConfigurationStand: the file layer contains nothing that nobody wrote.
 func TestWhereValuesOfTheConfigurationStand(t *testing.T) {
 	file := write(t, "[throttle]\nfile = \"\"\n[throttle.default]\nconnections = 2\n"+
 		"[throttle.receivers.\"a.test\"]\npause = \"yes\"\n")
@@ -164,7 +164,7 @@ func TestFaultsOfTheThrottleFile(t *testing.T) {
 	}
 }
 
-// TestAllFaultsOfAFileAreToldAtOnce: one of each kind.
+// TestAllFaultsOfAFileAreToldAtOnce has one fault of each kind.
 func TestAllFaultsOfAFileAreToldAtOnce(t *testing.T) {
 	base := throttleBase(t, "[default]\nconections = 3\nrcpt_rate = \"fast\"\nconnections = 0\ntls = 5\n"+
 		"[receivers.\"a b\"]\npause = \"maybe\"\n[sources.eth0]\n[nonsense]\nx = 1\n")
@@ -237,7 +237,7 @@ func TestAFaultyThrottleFileIsLoggedAndChangesNothing(t *testing.T) {
 	}
 }
 
-// again looks at the file once more and loads it when it has changed.
+// again checks the file once more, and loads it if it has changed.
 func (f *ThrottleFile) again() (ThrottleState, bool) {
 	if !f.watch.Changed() {
 		return ThrottleState{}, false
@@ -245,7 +245,7 @@ func (f *ThrottleFile) again() (ThrottleState, bool) {
 	return f.load(), true
 }
 
-// TestEachVersionOfAThrottleFileIsLoadedOnce: each load comes with its changes.
+// TestEachVersionOfAThrottleFileIsLoadedOnce: each load also returns the changes.
 func TestEachVersionOfAThrottleFileIsLoadedOnce(t *testing.T) {
 	base := throttleBase(t, "")
 	file := effort.Must(OpenThrottle(base))(t)
@@ -277,15 +277,15 @@ func TestEachVersionOfAThrottleFileIsLoadedOnce(t *testing.T) {
 	}
 }
 
-// TestAThrottleFileIsComparedByItsContent: one that keeps its size and time is read when it
-// says something else, and one that says the same is not loaded again.
+// TestAThrottleFileIsComparedByItsContent: a file with the same size and time but other content is loaded; one with
+// the same content is not loaded again.
 func TestAThrottleFileIsComparedByItsContent(t *testing.T) {
 	base := throttleBase(t, "[default]\nconnections = 3\n")
 	file := effort.Must(OpenThrottle(base))(t)
 	at := effort.Must(os.Stat(base.File))(t).ModTime()
 	write := func(text string, when time.Time) {
 		t.Helper()
-		err := os.WriteFile(base.File, []byte(text), 0o600) // in place: the file stays what it is
+		err := os.WriteFile(base.File, []byte(text), 0o600) // written in place: the inode stays the same
 		if err == nil {
 			err = os.Chtimes(base.File, when, when)
 		}

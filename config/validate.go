@@ -24,13 +24,13 @@ const (
 // receiversMax bounds smtp.receivers_at_once: some GB of memory.
 const receiversMax = 100_000
 
-// dnsAtOnceMax bounds dns.at_once: each is a question on the wire and some KB.
+// dnsAtOnceMax bounds dns.at_once: each look-up is a question on the wire and takes some KB.
 const dnsAtOnceMax = 100_000
 
-// proxiesMax bounds the proxies: each is looked at for every request. Guess.
+// proxiesMax bounds the proxies, because each request is compared with all of them. Guess.
 const proxiesMax = 64
 
-// waitsMax bounds the list of waits. Guess: one an hour for a day.
+// waitsMax bounds the lists of waits. Guess: one an hour for a day.
 const waitsMax = 24
 
 // Validate returns nil, or an ErrInvalid with one line for each fault of c.
@@ -82,7 +82,7 @@ func (c Config) checkListeners(k *checker) {
 		"%q is neither an address nor a network: write one such as 10.0.0.7 or 10.0.0.0/24")
 }
 
-// requireEach refuses the texts of a list that don't have a form.
+// requireEach refuses the items of a list that don't have the right form.
 func (k *checker) requireEach(key string, list []string, valid func(string) bool, problem string) {
 	for _, text := range list {
 		if !valid(text) {
@@ -135,12 +135,12 @@ func (c Config) checkLimits(k *checker) {
 }
 
 const (
-	connectionsMax = 65536  // for a listener: about all ports of one address
+	connectionsMax = 65536  // for a listener: about as many as one address has ports
 	uploadsMax     = 4096   // 1 GiB of chunks
 	paceMin        = 262144 // one chunk a second: below that, clients that wait for each other would wait for minutes
 )
 
-// checkShares checks the sizes of what tenants share.
+// checkShares checks the limits that tenants share.
 func (c Config) checkShares(k *checker) {
 	k.count("http.connections", c.HTTP.Connections, 2, connectionsMax)
 	k.count("upload.at_once", c.Upload.AtOnce, 2, uploadsMax)
@@ -202,14 +202,14 @@ func (c Config) checkRetry(k *checker) {
 	k.atLeast("retry.give_up_after", c.Retry.GiveUpAfter, time.Millisecond)
 }
 
-// contactMax bounds the contact, and sessionMost how long anybody stays signed in.
+// contactMax bounds the contact. sessionMost bounds how long anybody stays signed in.
 const (
 	contactMax  = 200
 	sessionMost = 2160 * time.Hour
 )
 
-// checkDashboard also refuses public pages with an upload URL that only this machine or network reaches: browsers
-// elsewhere could not upload.
+// checkDashboard also refuses public pages with an upload URL that only this machine or network reaches, because
+// browsers elsewhere could not upload.
 func (c Config) checkDashboard(k *checker) {
 	d := c.Dashboard
 	if len(d.Contact) > contactMax || strings.ContainsFunc(d.Contact, unicode.IsControl) {
@@ -253,13 +253,13 @@ func (d Dashboard) checkProvider(k *checker) {
 	}
 }
 
-// onThisMachine reports whether a host is this machine by its name or address.
+// onThisMachine reports whether a host, a name or an address, is this machine.
 func onThisMachine(host string) bool {
 	a, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
-// nearby reports whether a URL names this machine or a private network by its address.
+// nearby reports whether the host of a URL is an address of this machine or of a private network.
 func nearby(text string) bool {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -433,7 +433,7 @@ func (k *checker) distinct(key, value, otherKey, other string) {
 
 func (k *checker) publicURL(key, value string) {
 	if value == "" {
-		return // port 0: made when the port is known
+		return // port 0: derived later, when the port is known
 	}
 	u, err := url.Parse(value)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||

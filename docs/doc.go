@@ -3,7 +3,7 @@ package docs
 
 import "embed"
 
-// Customers are the pages of the guide in Markdown, below customers/. Start with README.md.
+// Customers holds the pages of the guide in Markdown, below customers/. Start with README.md.
 //
 //go:embed customers/*.md
 var Customers embed.FS

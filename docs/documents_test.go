@@ -28,7 +28,7 @@ const (
 	entriesMax = 60 // of the glossary
 )
 
-// documents reads every document of the project, by its path from the root.
+// documents reads every document of the project, keyed by its path from the root.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	texts := map[string]string{}
@@ -55,7 +55,8 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// TestShelves: a shelf has few pages, its README leads to each of them, and all documents together can be read.
+// TestShelves: a folder of documents has few pages, its README links to each of them, and all documents together stay
+// short enough to read.
 func TestShelves(t *testing.T) {
 	texts, words := documents(t), 0
 	for _, text := range texts {
@@ -89,13 +90,13 @@ var (
 	fenced  = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
 )
 
-// TestLinks: what a document leads to exists, with the headline that it names, and so do the
-// Go files that it names by their path.
+// TestLinks: every link of a document leads to a file that exists and a headline in it, and Go files named by path
+// exist.
 func TestLinks(t *testing.T) {
 	texts := documents(t)
 	for name, text := range texts {
 		if strings.Contains(name, "/testdata/") {
-			continue // a part of a document that is written elsewhere
+			continue // the start of a document that a test writes
 		}
 		for _, m := range named.FindAllStringSubmatch(text, -1) {
 			_, err := os.Stat(filepath.Join(root, m[1]))
@@ -121,7 +122,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// anchors are what the headlines of a document are called in links.
+// anchors returns the anchors of a document's headlines.
 func anchors(text string) (all []string) {
 	for _, m := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
 		all = append(all, strings.ReplaceAll(unsaid.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
@@ -131,7 +132,7 @@ func anchors(text string) (all []string) {
 
 const architecture = "docs/developers/architecture.md"
 
-// TestStatesAreDrawn: the drawing has the transitions of the code, no more and no fewer.
+// TestStatesAreDrawn: the drawing has exactly the transitions of the code.
 func TestStatesAreDrawn(t *testing.T) {
 	drawn := map[[2]string]bool{}
 	for _, m := range regexp.MustCompile(`(?m)^ +(\S+) --> (\S+)$`).FindAllStringSubmatch(read(t, architecture), -1) {
@@ -173,7 +174,7 @@ var updateNotice = flag.Bool("update-notice", false, "write NOTICE anew from the
 // module is a module that is linked into the binary.
 type module struct{ Path, Dir string }
 
-// licences are known by words of their texts. A text may have several, each for parts of its module.
+// licences are recognized by words of their texts. A text may contain several, each for a part of its module.
 var licences = []struct {
 	name  string
 	words *regexp.Regexp
@@ -193,7 +194,7 @@ Written by go test ./docs -run Notice -update-notice.
 
 `
 
-// noticeFoot is what is shipped beside modules.
+// noticeFoot is about everything shipped that is not a module.
 const noticeFoot = `
 Also shipped:
 htmx 4.0.1 (npm htmx.org): 0BSD, http/web/assets/LICENSES.md
@@ -229,7 +230,7 @@ func TestNotice(t *testing.T) {
 	effort.Is(t, read(t, "NOTICE"), b.String(), "NOTICE is old: run go test ./docs -run Notice -update-notice")
 }
 
-// linked are the modules of the binary, ascending, without our own.
+// linked returns the modules of the binary in order, without our own.
 func linked(t *testing.T) (modules []module) {
 	t.Helper()
 	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=Module", "./cmd/rollcall")
@@ -254,7 +255,7 @@ func linked(t *testing.T) (modules []module) {
 	}
 }
 
-// licenceText is the licence of a module.
+// licenceText returns the licence of a module.
 func licenceText(m module) (string, error) {
 	text, err := os.ReadFile(first(m.Dir, "LICEN[CS]E*"))
 	if err != nil {
@@ -263,7 +264,7 @@ func licenceText(m module) (string, error) {
 	return string(text), nil
 }
 
-// first is the first file of a folder that fits, or a name that does not exist.
+// first returns the first file of a folder that matches, or a name that does not exist.
 func first(folder, pattern string) string {
 	if found, err := filepath.Glob(filepath.Join(folder, pattern)); err == nil && len(found) > 0 {
 		return found[0]

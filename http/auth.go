@@ -25,7 +25,7 @@ const (
 	headerForwarded = "X-Forwarded-For"
 )
 
-// admit checks key, origin and rate; if one check fails it answers and returns false.
+// admit checks key, origin and rate. If a check fails, it answers and returns false.
 func (s *Server) admit(ctx context.Context, r *request) bool {
 	key, ok := s.identify(ctx, r)
 	if !ok {
@@ -39,7 +39,7 @@ func (s *Server) admit(ctx context.Context, r *request) bool {
 	return takeRate(s, r, r.route == routeVerifications && !r.read)
 }
 
-// takeRate counts a request against the rate of its key; above that it answers and returns false.
+// takeRate counts a request against the rate of its key. Above the rate it answers and returns false.
 func takeRate(s *Server, r *request, create bool) bool {
 	bucket, name := s.limits.reads, "reads"
 	if create {
@@ -52,8 +52,9 @@ func takeRate(s *Server, r *request, create bool) bool {
 	return true
 }
 
-// identify finds the workspace of a request's key; without a good key it answers and returns false. Only rejected keys
-// count against their network address, and only they are refused for it, because others may share the address.
+// identify finds the workspace of a request's key. Without a good key it answers and returns false. Only requests
+// with rejected keys count against their network address, and only such requests are refused for it, because others
+// may share the address.
 func (s *Server) identify(ctx context.Context, r *request) (key ledger.Key, ok bool) {
 	address := listen.NetworkOf(s.client(r))
 	values := r.Request.Header.PeekAll(headerAPIKey)
@@ -63,7 +64,7 @@ func (s *Server) identify(ctx context.Context, r *request) (key ledger.Key, ok b
 	}
 	badKeys, known := s.limits.badKeys, keyRejected
 	var presented api.Key
-	if len(values) == 1 { // the library would take the first of several
+	if len(values) == 1 { // of several keys the library would use the first
 		presented, ok = api.ParseKey(values[0])
 		if ok {
 			key, known = s.keys.recall(presented)
@@ -75,10 +76,10 @@ func (s *Server) identify(ctx context.Context, r *request) (key ledger.Key, ok b
 	case keyRejected:
 		s.reject(r, badKeys.takeToken(address))
 		return ledger.Key{}, false
-	case keyStale: // it was good and has the right secret, so it is no guess
+	case keyStale: // the key was good and has the right secret, so this is no try
 		return s.lookUp(ctx, r, presented, func() time.Duration { return badKeys.takeToken(address) }, func() {})
 	}
-	if badKeys.takeToken(address) == 0 { // until the ledger says that it is good
+	if badKeys.takeToken(address) == 0 { // returned if the ledger says that the key is good
 		return s.lookUp(ctx, r, presented, func() time.Duration { return 0 }, func() { badKeys.returnToken(address) })
 	}
 	if wait := s.limits.lookups.takeToken(address); wait > 0 {
@@ -88,13 +89,13 @@ func (s *Server) identify(ctx context.Context, r *request) (key ledger.Key, ok b
 	return s.lookUp(ctx, r, presented, func() time.Duration { return badKeys.takeToken(address) }, func() {})
 }
 
-// client returns the address that a request comes from, according to trusted proxies.
+// client returns the address that a request comes from, as trusted proxies report it.
 func (s *Server) client(r *request) netip.Addr {
 	return s.options.Trusted.Client(listen.IPOf(r.RemoteAddr()), r.Request.Header.PeekAll(headerForwarded))
 }
 
-// lookUp asks the ledger about a key. rejected returns the wait for a bad key; notBad is called for a good key, or if
-// the ledger did not answer.
+// lookUp asks the ledger about a key. rejected returns the wait for a bad key. notBad is called for a good key, and
+// if the ledger did not answer.
 func (s *Server) lookUp(ctx context.Context, r *request, presented api.Key, rejected func() time.Duration,
 	notBad func()) (ledger.Key, bool) {
 	key, err := s.keys.askLedger(ctx, presented)
@@ -103,14 +104,14 @@ func (s *Server) lookUp(ctx context.Context, r *request, presented api.Key, reje
 		return ledger.Key{}, false
 	}
 	notBad()
-	if err != nil { // never 401: whether the key is good is unknown
+	if err != nil { // not 401: the key may be good
 		s.unavailable(r, "read key", err)
 		return ledger.Key{}, false
 	}
 	return key, true
 }
 
-// reject answers a request with a bad key: 401, or 429 when its address has to wait.
+// reject answers a request with a bad key: 401, or 429 if its address has to wait.
 func (s *Server) reject(r *request, wait time.Duration) {
 	if wait > 0 {
 		s.limited(r, "bad_keys", wait)
@@ -125,7 +126,7 @@ func (s *Server) limited(r *request, limit string, wait time.Duration) {
 	s.refuse(r, api.RateLimited, seconds(wait, 60))
 }
 
-// unavailable answers 503 when the ledger did not answer. It logs the error, at most one in a while; errors of the
+// unavailable answers 503 because the ledger did not answer. It logs the error, but not too often. Errors of the
 // ledger hold no address and no secret.
 func (s *Server) unavailable(r *request, step string, err error) {
 	s.noAnswer.Write(time.Now(), "stage", step, "route", routeNames[r.route],
@@ -133,11 +134,12 @@ func (s *Server) unavailable(r *request, step string, err error) {
 	s.refuse(r, api.ServiceUnavailable, listen.Jitter(5, 5))
 }
 
-// errBadKey: a key is malformed, unknown or revoked; the answer does not say which.
+// errBadKey: a key is malformed, unknown or revoked. The answer does not say which.
 var errBadKey = errors.New("http: the key is invalid")
 
 // How long an answer about a key is cached. A revoked key must stop within 5 seconds, counted from before the ledger
-// was asked; the remaining second is for requests in flight. Bad keys are forgotten sooner, for keys just made.
+// was asked; the second that remains is for requests in progress. Answers about bad keys are cached for less time,
+// because such a key may just have been made.
 const (
 	goodKeyLife = 4 * time.Second
 	badKeyLife  = time.Second
@@ -154,14 +156,14 @@ const (
 type keyState int
 
 const (
-	keyUnknown  keyState = iota // the ledger must be asked
-	keyStale                    // it was good: the ledger must be asked again
+	keyUnknown  keyState = iota // not cached: the ledger must be asked
+	keyStale                    // the key was good: the ledger must be asked again
 	keyAccepted                 // it is good
 	keyRejected                 // it is not
 )
 
-// keyCache caches the ledger's answers about keys. A good key stays after goodKeyLife: then the ledger is asked
-// again, but the request does not count as a guess.
+// keyCache caches the ledger's answers about keys. A good key stays in the cache after goodKeyLife. Then the ledger
+// is asked again, but the request does not count as a guess.
 type keyCache struct {
 	book ledger.Book
 	now  func() time.Time
@@ -169,10 +171,10 @@ type keyCache struct {
 	used *ledger.Uses[string]
 
 	good *lru.Cache[string, goodKey]   // by key id
-	bad  *lru.Cache[string, time.Time] // until when, by key id
+	bad  *lru.Cache[string, time.Time] // how long each is cached, by key id
 }
 
-// goodKey is a good key and the expiry of that answer.
+// goodKey is a good key and the time until which that answer is cached.
 type goodKey struct {
 	key   ledger.Key
 	until time.Time
@@ -183,8 +185,8 @@ func newKeyCache(book ledger.Book, now func() time.Time) *keyCache {
 		used: ledger.NewUses(func(ctx context.Context, ids []string) error { return book.UseKeys(ctx, ids) })}
 }
 
-// recall returns what is known about a key without the ledger. The secret of an id never changes, so a wrong one is bad
-// at once.
+// recall returns what is known about a key without the ledger. The secret of an id never changes, so a wrong secret
+// is bad at once.
 func (c *keyCache) recall(presented api.Key) (ledger.Key, keyState) {
 	g, isGood := c.good.Get(presented.ID)
 	until, isBad := c.bad.Get(presented.ID)
@@ -201,7 +203,8 @@ func (c *keyCache) recall(presented api.Key) (ledger.Key, keyState) {
 	return ledger.Key{}, keyUnknown
 }
 
-// sameSecret compares in constant time; an unknown id is compared with zeros, so that both cases take equally long.
+// sameSecret compares secrets in constant time. It compares an unknown id with zeros, so that both cases take equally
+// long.
 func sameSecret(key ledger.Key, presented api.Key) bool {
 	return subtle.ConstantTimeCompare(key.SecretSHA256[:], presented.SHA256[:]) == 1
 }
@@ -246,13 +249,13 @@ func newLRU[V any](most int) *lru.Cache[string, V] {
 	return c
 }
 
-// requestLimits are the limits of requests. Those per API key, and per user of pages, are this node's equal share of
-// the limits of all nodes together.
+// requestLimits are the limits of requests. The limits per API key, and per user of pages, are shared equally by all
+// nodes; this node has its share.
 type requestLimits struct {
 	reads, creates, pages *rateLimiter
 	downloads             *slots
 	badKeys               *rateLimiter           // by network address, always of this node alone
-	lookups               *rateLimiter           // the same, for possibly guessed keys that are looked up nevertheless
+	lookups               *rateLimiter           // by network address, for suspicious keys that are looked up
 	places                *quota.Pool[uuid.UUID] // of requests with a good key, by workspace
 }
 
@@ -264,11 +267,11 @@ func newRequestLimits(l Limits, nodes func() int, now func() time.Time) *request
 		places: quota.New[uuid.UUID](int64(l.InFlightMax))}
 }
 
-// floorRate is the least that a node allows, unless the limit itself is less: with any number of nodes a program may
-// poll its file once a second, and its first few requests pass. Guess.
+// floorRate is the least that a node allows, unless the limit itself is less. So with any number of nodes a program
+// may poll its file once a second, and its first few requests pass. Guess.
 var floorRate = Rate{PerSecond: 1, Burst: 5}
 
-// dividedBy is the share of one of n nodes. Bursts are rounded up.
+// dividedBy returns the share of one of n nodes. Bursts are rounded up.
 func (r Rate) dividedBy(n int) Rate {
 	n = max(n, 1)
 	return Rate{PerSecond: max(r.PerSecond/float64(n), min(r.PerSecond, floorRate.PerSecond)),
@@ -278,8 +281,8 @@ func (r Rate) dividedBy(n int) Rate {
 // oneNode is the number of nodes for limits that each node applies by itself.
 func oneNode() int { return 1 }
 
-// bucketsMax bounds the names that one limiter remembers, each of some 250 bytes. At the bound the least recently used
-// is dropped: its bucket is full by then, unless somebody uses that many network addresses.
+// bucketsMax bounds the names that one limiter remembers, each some 250 bytes. At the bound the least recently used
+// name is dropped. Its bucket is full by then, unless somebody uses that many network addresses.
 const bucketsMax = 65536
 
 // rateLimiter is a token bucket per name. Safe for concurrent use.
@@ -305,7 +308,7 @@ func (l *rateLimiter) takeToken(name string) time.Duration {
 			b = first
 		}
 	}
-	if b.Limit() != limit || b.Burst() != part.Burst { // a node joined or left
+	if b.Limit() != limit || b.Burst() != part.Burst { // changed because a node joined or left
 		b.SetLimitAt(now, limit)
 		b.SetBurstAt(now, part.Burst)
 	}
@@ -323,17 +326,17 @@ func (l *rateLimiter) returnToken(name string) {
 	}
 }
 
-// slots counts the uses in progress per name. Safe for concurrent use.
+// slots counts, by name, the uses in progress. Safe for concurrent use.
 type slots struct {
 	max   int        // of all nodes together
 	nodes func() int // number of nodes that share it; each has its share, rounded up
 
 	mu   sync.Mutex
-	used map[string]int // guarded by mu; no entry for none
+	used map[string]int // guarded by mu; without entries of zero
 }
 
-// takeSlot takes a slot, and returns nil when all are used. The function that it returns gives the slot back and must
-// be called once.
+// takeSlot takes a slot, or returns nil if all are used. The returned function gives the slot back and must be called
+// once.
 func (s *slots) takeSlot(name string) (release func()) {
 	nodes := max(s.nodes(), 1)
 	s.mu.Lock()

@@ -22,7 +22,7 @@ const (
 	headerLength      = "X-Upload-Content-Length"
 	headerFilename    = "X-Upload-Filename"
 
-	// createWait is how long a create waits for another one with the same idempotency key.
+	// createWait is how long a create waits for another create with the same idempotency key.
 	createWait = 5 * time.Second
 )
 
@@ -59,7 +59,7 @@ func (s *Server) create(ctx context.Context, r *request) {
 	}
 }
 
-// limitRetryAfter is the wait, in seconds, for limits that only the customer or time can lift.
+// limitRetryAfter is the wait, in seconds, for limits that end only by the customer's action or with time.
 const limitRetryAfter = 60
 
 // unpaidRetryMost bounds the Retry-After of the daily limit: a raised limit or new credits may end the wait early.
@@ -90,7 +90,7 @@ func (s *Server) notCreated(r *request, err error) {
 	}
 }
 
-// readCreate reads the headers of a create; the code names the first invalid one.
+// readCreate reads the headers of a create. The code names the first invalid header.
 func (s *Server) readCreate(r *request) (ledger.NewVerification, api.Code) {
 	n := ledger.NewVerification{
 		ID: uuid.New(), Workspace: r.key.Workspace,
@@ -119,7 +119,7 @@ func (s *Server) readCreate(r *request) (ledger.NewVerification, api.Code) {
 	return n, ""
 }
 
-// only returns the first value of a header and the number of values; an empty one counts as absent.
+// only returns the first value of a header and the number of values. An empty value counts as absent.
 func only(h *fasthttp.RequestHeader, name string) (value []byte, count int) {
 	values := h.PeekAll(name)
 	if len(values) == 0 || len(values) == 1 && len(values[0]) == 0 {
@@ -130,7 +130,7 @@ func only(h *fasthttp.RequestHeader, name string) (value []byte, count int) {
 
 // parseLength reads decimal digits. A number beyond 64 bits counts as too large, not as malformed.
 func parseLength(text []byte) (int64, bool) {
-	n, _ := strconv.ParseInt(string(text), 10, 64) // the largest when it is beyond
+	n, _ := strconv.ParseInt(string(text), 10, 64) // ParseInt returns the largest number if the text is beyond it
 	return n, n >= 1 && len(bytes.Trim(text, "0123456789")) == 0
 }
 
@@ -139,10 +139,10 @@ type identity struct{ workspace, key uuid.UUID }
 // createLock admits one create of an identity at a time.
 type createLock struct {
 	wait   time.Duration // for the one inside
-	inside sync.Map      // by identity; a chan struct{} that is closed when the one inside leaves
+	inside sync.Map      // by identity; a chan struct{} that is closed when its create ends
 }
 
-// enter waits for its turn, at most g.wait; leave must be called when ok.
+// enter waits for its turn, at most g.wait. If ok is true, leave must be called.
 func (g *createLock) enter(ctx context.Context, id identity) (leave func(), ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, g.wait)
 	defer cancel()

@@ -80,7 +80,7 @@ func summaryOf(v ledger.Verification) api.Summary {
 	return sum
 }
 
-// inputOf is null until intake has read the file.
+// inputOf returns null until intake has read the file.
 func inputOf(v ledger.Verification) *api.Input {
 	if v.Rows == 0 {
 		return nil
@@ -99,7 +99,7 @@ func issueOf(issue *ledger.Issue) *api.Issue {
 	return shown
 }
 
-// uploadOf is the upload URL, while bytes are missing and it has not expired.
+// uploadOf returns the upload URL while bytes are missing and the URL has not expired.
 func (s *Server) uploadOf(v ledger.Verification) *api.Upload {
 	if v.Status != ledger.Uploading || v.Durable >= v.Bytes || !s.now().Before(v.UploadExpires) {
 		return nil

@@ -25,7 +25,7 @@ import (
 	"rollcall/ledger"
 )
 
-// TestOrigins is the table of browser origins: only the listed one, to the letter.
+// TestOrigins checks browser origins: only exactly the listed origin is allowed.
 func TestOrigins(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
@@ -100,7 +100,7 @@ func newClock() *clock {
 func (c *clock) now() time.Time          { return time.Unix(0, c.nanos.Load()) }
 func (c *clock) advance(d time.Duration) { c.nanos.Add(int64(d)) }
 
-// TestRates spends each bucket, reads the time to the next token, waits as told and gets exactly that.
+// TestRates empties each bucket, reads the time to the next token, waits that long and gets exactly one token.
 func TestRates(t *testing.T) {
 	t.Parallel()
 	clk := newClock()
@@ -140,7 +140,7 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestDownloadsAtOnce lets one key download no more than its bound at once.
+// TestDownloadsAtOnce: one key can't download more results at once than its limit.
 func TestDownloadsAtOnce(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, func(o *httpd.Options) { o.Limits.DownloadMax = 1 })
@@ -148,7 +148,7 @@ func TestDownloadsAtOnce(t *testing.T) {
 	path := "/v1/verifications/" + id + "/results"
 	req, _ := http.NewRequest("GET", e.url+path, nil)
 	req.Header.Set("X-API-Key", e.key)
-	slow, err := http.DefaultTransport.RoundTrip(req) // not read: the server's buffers fill
+	slow, err := http.DefaultTransport.RoundTrip(req) // the test does not read, so the server's buffers fill
 	effort.OK(t, err)
 	a := e.do(get(path))
 	effort.ErrorIf(t, a.status != 429 || a.code() != "rate_limited" || a.header.Get("Retry-After") == "",
@@ -159,7 +159,7 @@ func TestDownloadsAtOnce(t *testing.T) {
 	})
 }
 
-// TestANodeHasItsPartOfTheLimits: when nodes come or go, the part changes with the next request.
+// TestANodeHasItsPartOfTheLimits: when nodes join or leave, a node's share changes with the next request.
 func TestANodeHasItsPartOfTheLimits(t *testing.T) {
 	t.Parallel()
 	clk, nodes := newClock(), atomic.Int64{}
@@ -192,7 +192,8 @@ func TestANodeHasItsPartOfTheLimits(t *testing.T) {
 	}
 }
 
-// TestRevokedKeyStops within five seconds by the clock, and a key made a moment after it was tried works after one.
+// TestRevokedKeyStops: a revoked key stops within five seconds. A key that was tried a moment before it was made
+// works after one second.
 func TestRevokedKeyStops(t *testing.T) {
 	t.Parallel()
 	clk := newClock()
@@ -207,14 +208,14 @@ func TestRevokedKeyStops(t *testing.T) {
 	e.do(credits).says(t, 401, "invalid_api_key", "5 s after its end the key")
 }
 
-// TestLedgerAway answers 503 and never 401, and goes on when the ledger is back.
+// TestLedgerAway: while the ledger is away the answer is 503, never 401; afterwards the service works again.
 func TestLedgerAway(t *testing.T) {
 	t.Parallel()
 	clk := newClock()
 	e := newEdge(t, func(o *httpd.Options) { o.Now = clk.now })
 	id := e.create("1").String()
 	e.book.away.Store(true)
-	for _, wait := range []time.Duration{0, 6 * time.Second} { // the key is known, and is not
+	for _, wait := range []time.Duration{0, 6 * time.Second} { // with the key in the cache, and without
 		clk.advance(wait)
 		for _, path := range []string{"/v1/credits", "/v1/verifications/" + id} {
 			a := e.do(get(path))
@@ -244,22 +245,23 @@ func TestPanicIsAnInternalError(t *testing.T) {
 	effort.Is(t, e.do(get("/v1/verifications/"+id)).status, 200, "afterwards")
 }
 
-// TestStopDoesNotWaitForASilentConnection opens one in advance, as browsers and clients do, and sends nothing.
+// TestStopDoesNotWaitForASilentConnection opens a connection in advance, as browsers and clients do, and sends
+// nothing.
 func TestStopDoesNotWaitForASilentConnection(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
 	silent := effort.Must(net.Dial("tcp", e.server.Addr().String()))(t)
 	defer silent.Close()
-	e.do(get("/v1/credits"))                                       // accepted after the silent one
-	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second) // below the time for a request
+	e.do(get("/v1/credits"))                                       // its connection was accepted after the silent one
+	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second) // less than the time for a request
 	defer cancel()
 	effort.OK(t, e.server.Stop(ctx))
 	_, err := silent.Read(make([]byte, 1))
 	effort.FatalIf(t, err == nil, "a server that has stopped speaks")
 }
 
-// TestSimultaneousCreates sends the same creation 32 times at once: one 201, 31 times 200, all with the same id and
-// URL. Another length meets 409 always.
+// TestSimultaneousCreates sends the same creation 32 times at once. One gets 201 and 31 get 200, all with the same id
+// and URL. A creation with another length always gets 409.
 func TestSimultaneousCreates(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
@@ -290,8 +292,8 @@ func TestSimultaneousCreates(t *testing.T) {
 	}
 }
 
-// TestCreateInProgress tells the second of two creations to come back when the
-// first does not end in time, and answers it when it does.
+// TestCreateInProgress: if the first of two creations does not end in time, the second has to come again. It is
+// answered once the first has ended.
 func TestCreateInProgress(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
@@ -311,7 +313,7 @@ func TestCreateInProgress(t *testing.T) {
 	third := make(chan answer, 1)
 	go func() {
 		a, _ := e.try(create)
-		for a.status == 409 { // a slow machine lets the first one take its time
+		for a.status == 409 { // on a slow machine the first one takes longer
 			a, _ = e.try(create)
 		}
 		third <- a
@@ -321,8 +323,8 @@ func TestCreateInProgress(t *testing.T) {
 	(<-third).is(t, 200, "third")
 }
 
-// TestHistoryPages walks back through a growing history: each row once, newest
-// first, and cursors that only their own workspace and filter can use.
+// TestHistoryPages reads a growing history from new to old: each row comes once, and a cursor works only for its own
+// workspace and filter.
 func TestHistoryPages(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
@@ -358,7 +360,7 @@ func TestHistoryPages(t *testing.T) {
 			t.Fatalf("page %d: %d rows, limits %+v", pages, len(h.Verifications), h.Limits)
 		}
 		cursor = "&cursor=" + *h.NextCursor
-		e.create("10") // newer rows do not move older pages
+		e.create("10") // newer rows do not change older pages
 	}
 	effort.ErrorIf(t, len(want) != 7 || strings.Join(got, " ") != strings.Join(want, " "),
 		"got\n%v, want\n%v", got, want)
@@ -377,7 +379,7 @@ func TestHistoryPages(t *testing.T) {
 	effort.Is(t, len(page("?limit=2&cursor="+good).Verifications), 2, "a cursor with another limit gives rows")
 }
 
-// TestNothingSecretIsLogged uses everything once with canaries, at debug level.
+// TestNothingSecretIsLogged uses every operation once, with canaries as secrets, at debug level.
 func TestNothingSecretIsLogged(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
@@ -409,7 +411,8 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		"the access line is not in the log, so this test proves nothing")
 }
 
-// TestOneWorkspaceLeavesOthersAPlace: requests in work are shared; who has his share is told to come later.
+// TestOneWorkspaceLeavesOthersAPlace: workspaces share the places for requests. One that has used its share must come
+// later.
 func TestOneWorkspaceLeavesOthersAPlace(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, func(o *httpd.Options) { o.Limits.InFlightMax = 4 })
@@ -427,9 +430,9 @@ func TestOneWorkspaceLeavesOthersAPlace(t *testing.T) {
 	a := e.do(get("/v1/credits"))
 	after, _ := strconv.Atoi(a.header.Get("Retry-After"))
 	if a.status != 503 || a.code() != "overloaded" || after < 10 || after > 20 {
-		t.Errorf("a third of one workspace: %d %s, Retry-After %d", a.status, a.body, after)
+		t.Errorf("a third request of one workspace: %d %s, Retry-After %d", a.status, a.body, after)
 	}
-	for range 3 { // each gives its place back
+	for range 3 { // each request gives its place back
 		e.do(get("/v1/credits", "X-API-Key", other)).is(t, 200, "one of another workspace")
 	}
 	close(g.open)
@@ -445,8 +448,7 @@ func withKey(key string) call {
 	return get("/v1/credits", "X-API-Key", key)
 }
 
-// TestBadKeysHitNobodyElse: an address that is above its limit of bad keys gets 429
-// for requests whose key is rejected, and for no others.
+// TestBadKeysHitNobodyElse: an address above its limit of bad keys gets 429 only for requests whose key is rejected.
 func TestBadKeysHitNobodyElse(t *testing.T) {
 	t.Parallel()
 	clk := newClock()
@@ -473,7 +475,7 @@ func TestBadKeysHitNobodyElse(t *testing.T) {
 	want("an unknown key that was asked about", revoked, 429, "3")
 	want("a known key", e.key, 200, "")
 	want("a good key that was never seen", fresh, 200, "")
-	for range 2 { // the lookups that are left
+	for range 2 { // uses up the remaining lookups
 		unknown, _ := api.NewKey()
 		want("an unknown key", unknown, 429, "3")
 	}
@@ -481,7 +483,7 @@ func TestBadKeysHitNobodyElse(t *testing.T) {
 	clk.advance(time.Second)
 	want("the same after the time told", later, 200, "")
 	clk.advance(time.Minute)
-	for range 43 { // spends what came back of both limits
+	for range 43 { // uses up the new tokens of both limits
 		unknown, _ := api.NewKey()
 		e.do(withKey(unknown))
 	}
@@ -490,11 +492,11 @@ func TestBadKeysHitNobodyElse(t *testing.T) {
 	want("an unknown key", unknown, 429, "1")
 	effort.ErrorIf(t, e.book.keyReads.Load() != asked, "the ledger was asked although no lookup was left")
 	if want("a known key that has to be looked up again", e.key, 200, ""); e.book.keyReads.Load() != asked+1 {
-		t.Error("the ledger was not asked again about a key it spoke of a minute ago")
+		t.Error("the ledger was not asked again about a key after a minute")
 	}
 }
 
-// TestGoodKeysCostNothing: good keys don't use up the limit of bad ones, however many are seen for the first time.
+// TestGoodKeysCostNothing: good keys never use up the limit of bad ones, even if many are seen for the first time.
 func TestGoodKeysCostNothing(t *testing.T) {
 	t.Parallel()
 	clk := newClock()
@@ -508,9 +510,9 @@ func TestGoodKeysCostNothing(t *testing.T) {
 		e.do(withKey(key)).must(t, 200, "key", i)
 	}
 	e.book.away.Store(true)
-	for range 3 { // nobody knows whether it is good
+	for range 3 { // the ledger can't say whether the key is good
 		if key, _ := api.NewKey(); e.do(withKey(key)).status != 503 {
-			t.Fatal("a key that nobody could be asked about is not answered 503")
+			t.Fatal("a key about which the ledger could not be asked did not get 503")
 		}
 	}
 	e.book.away.Store(false)
@@ -518,7 +520,7 @@ func TestGoodKeysCostNothing(t *testing.T) {
 	effort.Is(t, e.do(withKey("bad")).status, 429, "the second bad key")
 }
 
-// TestSilentConnectionsToTheAPIEnd: after the time for a request they get a 408 and end.
+// TestSilentConnectionsToTheAPIEnd: after the time for a request silent connections get a 408 and end.
 func TestSilentConnectionsToTheAPIEnd(t *testing.T) {
 	effort.NotShort(t, "waits for seconds")
 	t.Parallel()
@@ -533,8 +535,8 @@ func TestSilentConnectionsToTheAPIEnd(t *testing.T) {
 	}
 }
 
-// TestWhatAWorkspaceMayHave refuses a create over each limit with its own code and counts it,
-// lets what was made before be recovered, and lets another workspace create.
+// TestWhatAWorkspaceMayHave: a create above a limit is refused with the limit's own code and counted. Earlier
+// creations can still be recovered, and another workspace can create.
 func TestWhatAWorkspaceMayHave(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -562,7 +564,7 @@ func TestWhatAWorkspaceMayHave(t *testing.T) {
 			other := creation(uuid.NewString(), "10")
 			other["X-API-Key"] = key
 			e.do(post("/v1/verifications", other)).is(t, 201, "another workspace")
-			// What an operator sets goes before, and the same request is let in.
+			// A limit that an operator sets takes precedence, and the same request is then accepted.
 			more := int64(20)
 			effort.Must(e.book.SetLimits(t.Context(), ledger.LimitsChange{Workspace: e.workspace, Open: &more, Stored: &more,
 				Unpaid: &more}))(t)

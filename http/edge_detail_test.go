@@ -82,7 +82,7 @@ func (e *edge) detail(t *testing.T, id uuid.UUID) shown {
 	return s
 }
 
-// statusRow drives a verification into a status and says what its customer sees then.
+// statusRow brings a verification into a status, and has what its customer then sees.
 type statusRow struct {
 	name  string
 	drive func() uuid.UUID
@@ -94,7 +94,7 @@ type driver struct {
 	*edge
 	t    *testing.T
 	ctx  context.Context
-	some []ledger.Result // four outcomes, one of each that is no error
+	some []ledger.Result // four results, one of each outcome except error
 }
 
 func (d driver) must(v ledger.Verification, err error) ledger.Verification {
@@ -109,7 +109,7 @@ func (d driver) uploaded() uuid.UUID {
 	return id
 }
 
-// prepared is a leased verification of nine addresses, the first of them settled.
+// prepared returns a leased verification of nine addresses, of which the first few are settled.
 func (d driver) prepared(settled []ledger.Result) (uuid.UUID, ledger.Lease) {
 	id := d.uploaded()
 	l := d.lease(id)
@@ -120,7 +120,7 @@ func (d driver) prepared(settled []ledger.Result) (uuid.UUID, ledger.Lease) {
 	return id, l
 }
 
-// outcomes are settled addresses with these outcomes.
+// outcomes returns settled addresses with these outcomes.
 func outcomes(all ...smtp.Outcome) []ledger.Result {
 	rows := results(len(all))
 	for i := range all {
@@ -129,7 +129,7 @@ func outcomes(all ...smtp.Outcome) []ledger.Result {
 	return rows
 }
 
-// active are the statuses that are not final.
+// active returns the statuses that are not final.
 func (d driver) active() []statusRow {
 	return []statusRow{
 		{"uploading", func() uuid.UUID { return d.create("5") },
@@ -164,7 +164,7 @@ func (d driver) active() []statusRow {
 	}
 }
 
-// final are the statuses that stay.
+// final returns the final statuses.
 func (d driver) final() []statusRow {
 	return []statusRow{
 		{"failed", func() uuid.UUID {
@@ -191,8 +191,8 @@ func (d driver) final() []statusRow {
 	}
 }
 
-// TestDetailShowsEachStatus drives verifications through every status by the
-// engine's methods and compares what their customer sees.
+// TestDetailShowsEachStatus brings verifications into every status by the engine's methods, and compares what their
+// customer sees.
 func TestDetailShowsEachStatus(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
@@ -214,7 +214,8 @@ func TestAnExpiredUploadURLIsHidden(t *testing.T) {
 	effort.ErrorIf(t, e.detail(t, id).Upload, "an expired upload URL is still shown")
 }
 
-// TestResultsAreCSV reads results with an independent reader, before, in the middle and after.
+// TestResultsAreCSV reads results with an independent reader before the first settlement, between settlements and at
+// the end.
 func TestResultsAreCSV(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
@@ -240,8 +241,8 @@ func TestResultsAreCSV(t *testing.T) {
 	}
 }
 
-// TestResultsFault cuts the connection when the ledger fails in the middle, so that no client takes half a file for a
-// whole one; a fault before the first byte is an answer.
+// TestResultsFault: if the ledger fails in the middle of results, the connection is cut, so that no client takes half
+// a file for a whole one. A fault before the first byte gets an answer.
 func TestResultsFault(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
@@ -277,7 +278,7 @@ func TestResultsExpire(t *testing.T) {
 	effort.Is(t, e.do(get("/v1/verifications/"+id)).status, 200, "detail")
 }
 
-// startDownload begins the download of 60,000 results, which ends with the test if not before.
+// startDownload begins a download of 60,000 results. It ends with the test at the latest.
 func (e *edge) startDownload() io.Reader {
 	e.t.Helper()
 	id := e.verified(60000, results(60000)).String()
@@ -288,8 +289,8 @@ func (e *edge) startDownload() io.Reader {
 	return slow.Body
 }
 
-// TestDrain answers new requests with 503 while a download runs, lets the
-// download end whole, and then stops; a second Stop is fine.
+// TestDrain: while a download runs, new requests get 503. The download ends completely, and then the server stops. A
+// second Stop does nothing.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
@@ -327,7 +328,7 @@ func TestStopAtOnce(t *testing.T) {
 	}
 }
 
-// TestStopCutsWhatDoesNotEnd: requests that don't end in the time of a stop are cut.
+// TestStopCutsWhatDoesNotEnd: requests that don't end within the time of a stop are cut.
 func TestStopCutsWhatDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
@@ -339,8 +340,8 @@ func TestStopCutsWhatDoesNotEnd(t *testing.T) {
 	effort.ErrorIf(t, err == nil, "the download ended as if it were whole after %d bytes", n)
 }
 
-// TestReadersSeeWhatWasWritten: what was written before a request is in its answer, whoever wrote it, while others
-// write and read the same.
+// TestReadersSeeWhatWasWritten: while others write and read the same data, an answer contains everything written
+// before its request.
 func TestReadersSeeWhatWasWritten(t *testing.T) {
 	turns, customers := max(3, effort.Cases(30)), 4
 	e := newEdge(t, nil)
@@ -411,7 +412,7 @@ func TestReadersSeeWhatWasWritten(t *testing.T) {
 // benchConns are the connections of a benchmark, each with one request at a time.
 const benchConns = 64
 
-// hammer sends raw on benchConns connections until n answers with status 200 have come. It returns their number
+// hammer sends raw on benchConns connections until it has n answers with status 200. It returns the number of answers
 // a second.
 func hammer(b *testing.B, address string, raw []byte, n int) float64 {
 	b.Helper()
@@ -443,7 +444,7 @@ func hammer(b *testing.B, address string, raw []byte, n int) float64 {
 	return float64(n) / time.Since(began).Seconds()
 }
 
-// bareServer is the smallest server that the library can make: a map of keys to answers. It gives its address.
+// bareServer is the smallest server that the library can make: a map of keys to answers. It returns its address.
 func bareServer(b *testing.B, key string) string {
 	known := map[string]string{key: `{"credits":1000000}`}
 	l := effort.Must(net.Listen("tcp", "127.0.0.1:0"))(b)
@@ -465,15 +466,15 @@ func bareServer(b *testing.B, key string) string {
 	return l.Addr().String()
 }
 
-// BenchmarkCreditsDetailHistory measures what customers read all the time, with a real key and ledger, beside a bare
-// server, in turn: while nothing is written, and while the ledger is written 50 times a second. Medians.
+// BenchmarkCreditsDetailHistory measures frequent reads of customers with a real key and ledger, in turn with a bare
+// server. It measures while nothing is written and while the ledger is written 50 times a second, and prints medians.
 func BenchmarkCreditsDetailHistory(b *testing.B) {
 	const each = 20_000 // requests
 	for _, written := range []bool{false, true} {
 		b.Run(fmt.Sprintf("written=%t", written), func(b *testing.B) {
 			e := newEdge(b, func(o *httpd.Options) {
 				o.Limits.Reads = httpd.Rate{PerSecond: 1e9, Burst: 1e9}
-				o.Log = slog.New(slog.NewJSONHandler(io.Discard, nil)) // info, as in production
+				o.Log = slog.New(slog.NewJSONHandler(io.Discard, nil)) // at level info, as in production
 			})
 			var last uuid.UUID
 			for range 25 {
@@ -502,7 +503,7 @@ func BenchmarkCreditsDetailHistory(b *testing.B) {
 	}
 }
 
-// writeOften writes to the ledger 50 times a second until the function that it gives is called.
+// writeOften writes to the ledger 50 times a second until the returned function is called.
 func (e *edge) writeOften() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup

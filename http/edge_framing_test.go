@@ -17,8 +17,8 @@ import (
 	"rollcall/http/listen"
 )
 
-// exchange writes raw bytes to a new connection and reads every answer until the server closes it. The write goes on
-// beside the reading, as with a client that does not expect a refusal.
+// exchange writes raw bytes to a new connection and reads every answer until the server closes it. It writes while it
+// reads, like a client that does not expect a refusal.
 func exchange(t *testing.T, e *edge, raw string) []answer {
 	t.Helper()
 	c := effort.Must(net.Dial("tcp", e.server.Addr().String()))(t)
@@ -28,7 +28,7 @@ func exchange(t *testing.T, e *edge, raw string) []answer {
 	return readAnswers(t, c)
 }
 
-// readAnswers reads answers until the connection ends, which it must do properly.
+// readAnswers reads answers until the connection ends. It must end properly.
 func readAnswers(t *testing.T, c net.Conn) []answer {
 	t.Helper()
 	var all []answer
@@ -42,14 +42,14 @@ func readAnswers(t *testing.T, c net.Conn) []answer {
 		effort.OK(t, err, "read answer", len(all)+1)
 		body, err := io.ReadAll(res.Body)
 		effort.OK(t, err, "read body", len(all)+1)
-		if res.Close { // the standard library takes the header away
+		if res.Close { // the standard library removes the header
 			res.Header.Set("Connection", "close")
 		}
 		all = append(all, answer{status: res.StatusCode, header: res.Header, body: body})
 	}
 }
 
-// TestFraming sends requests whose beginning or end is in doubt, each followed by a second request on the same
+// TestFraming sends requests with an ambiguous beginning or end, each followed by a second request on the same
 // connection. Exactly one answer may come back: the second request must never be executed (RFC 9112 §11.2).
 func TestFraming(t *testing.T) {
 	t.Parallel()
@@ -127,8 +127,8 @@ func describe(all []answer) string {
 	return b.String()
 }
 
-// TestSmuggling hides a create in bodies of many lengths after requests that
-// are answered early, and wants that it never runs.
+// TestSmuggling hides a create in bodies of many lengths, after requests that are answered early. The create must
+// never run.
 func TestSmuggling(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
@@ -155,7 +155,7 @@ func TestSmuggling(t *testing.T) {
 	effort.ErrorIf(t, strings.Contains(string(a.body), "uploading"), "a hidden request made a verification: %s", a.body)
 }
 
-// TestKeyTwice refuses what the library would read as the first of the two.
+// TestKeyTwice: a request with two keys is refused, because the library would use the first one.
 func TestKeyTwice(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
@@ -169,7 +169,7 @@ func TestKeyTwice(t *testing.T) {
 	}
 }
 
-// TestHeadersTwice refuses the other headers that may come once.
+// TestHeadersTwice: other headers that may come only once are refused too.
 func TestHeadersTwice(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
@@ -188,8 +188,7 @@ func TestHeadersTwice(t *testing.T) {
 	}
 }
 
-// TestTargets wants that only the plain spelling of a path is routed, and that
-// the host of an absolute target means nothing.
+// TestTargets: only the plain spelling of a path is routed, and the host of an absolute target is ignored.
 func TestTargets(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
@@ -240,7 +239,7 @@ func TestBodyThatEnds(t *testing.T) {
 	effort.ErrorIf(t, strings.Contains(string(a.body), "uploading"), "half a request made a verification: %s", a.body)
 }
 
-// TestPipelinedRequests answers sound requests on one connection, in order.
+// TestPipelinedRequests: valid requests on one connection are answered in order.
 func TestPipelinedRequests(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
@@ -253,8 +252,8 @@ func TestPipelinedRequests(t *testing.T) {
 	}
 }
 
-// TestTLS serves the API over TLS 1.2 and 1.3 and HTTP/1.1, and nothing older or newer. Limits go by the address that a
-// PROXY header before the handshake has.
+// TestTLS: the API uses TLS 1.2 and 1.3 with HTTP/1.1, and no other versions. Limits count by the address in a PROXY
+// header before the handshake.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	certFile, keyFile, trusted := nettest.WriteCertificate(t, t.TempDir(), time.Now().Add(time.Hour))
@@ -304,7 +303,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// trusting has the server believe proxies.
+// trusting makes the server trust proxies in these networks.
 func trusting(t testing.TB, networks ...string) func(*httpd.Options) {
 	t.Helper()
 	trusted := effort.Must(listen.ParseTrusted(networks))(t)
@@ -315,12 +314,12 @@ func trusting(t testing.TB, networks ...string) func(*httpd.Options) {
 	}
 }
 
-// badKey is a request with a key that is rejected.
+// badKey returns a request with a key that is rejected.
 func badKey(headers string) string {
 	return "GET /v1/credits HTTP/1.1\r\nHost: a\r\nX-API-Key: bad\r\n" + headers + "Connection: close\r\n\r\n"
 }
 
-// statuses sends texts, each on a connection of its own, and gives what they are answered.
+// statuses sends each text on a connection of its own, and returns the answers.
 func statuses(t *testing.T, e *edge, texts ...string) string {
 	t.Helper()
 	var all []string
@@ -332,7 +331,8 @@ func statuses(t *testing.T, e *edge, texts ...string) string {
 	return strings.Join(all, " ")
 }
 
-// TestLimitsGoByTheClientsAddress behind a trusted proxy, and by the peer's otherwise.
+// TestLimitsGoByTheClientsAddress: behind a trusted proxy limits count by the client's address, and otherwise by the
+// peer's.
 func TestLimitsGoByTheClientsAddress(t *testing.T) {
 	t.Parallel()
 	forwarded := func(line string) string { return badKey("X-Forwarded-For: " + line + "\r\n") }
@@ -369,7 +369,7 @@ func TestLimitsGoByTheClientsAddress(t *testing.T) {
 	}
 }
 
-// TestProxyHeadersThatAreRefused end the connection with 400 and are counted.
+// TestProxyHeadersThatAreRefused: such headers end the connection with 400 and are counted.
 func TestProxyHeadersThatAreRefused(t *testing.T) {
 	t.Parallel()
 	good := "GET /v1/credits HTTP/1.1\r\nHost: a\r\nX-API-Key: KEY\r\n\r\n"
@@ -389,8 +389,8 @@ func TestProxyHeadersThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestConnectionsCountForTheClient: a proxy may open any number, a client behind it not, also before it has
-// sent anything of its own.
+// TestConnectionsCountForTheClient: a proxy may open any number of connections, but a client behind it may not, even
+// before it has sent anything.
 func TestConnectionsCountForTheClient(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, func(o *httpd.Options) {
@@ -425,7 +425,7 @@ func TestConnectionsCountForTheClient(t *testing.T) {
 		})
 		r, _ := open(nettest.ProxyHeader("192.0.2.1") + more)
 		if a, err := http.ReadResponse(r, nil); err != nil || a.StatusCode != 429 || a.Header.Get("Retry-After") == "" {
-			t.Errorf("a second connection of one client that sends %q: %v, %v, want 429", more, a, err)
+			t.Errorf("a client's second connection, which sends %q: %v, %v, want 429", more, a, err)
 		}
 	}
 	effort.Is(t, nettest.Counts(t, e.registry, "rollcall_http_connections_refused_total"), "share=2", "counted")

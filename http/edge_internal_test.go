@@ -80,7 +80,7 @@ func FuzzFilename(f *testing.F) {
 	})
 }
 
-// FuzzCreateHeaders wants that no header makes a creation outside the rules.
+// FuzzCreateHeaders checks that no headers make a creation that breaks the rules.
 func FuzzCreateHeaders(f *testing.F) {
 	f.Add("11111111-1111-4111-8111-111111111111", "1", "a")
 	f.Add("", "99999999999999999999", "%2e%2e")
@@ -123,7 +123,7 @@ func TestRateLimiterStaysBounded(t *testing.T) {
 	first, second := l.takeToken("a"), l.takeToken("a")
 	effort.ErrorIf(t, first != 0 || second != 0 || l.takeToken("a") != time.Second, "a burst of 2 is not 2")
 	if l.returnToken("a"); l.takeToken("a") != 0 || l.takeToken("a") != time.Second {
-		t.Error("a token that was given back is not there")
+		t.Error("a returned token is missing")
 	}
 	now = now.Add(time.Minute)
 	l.returnToken("a")
@@ -139,11 +139,12 @@ func TestRateLimiterStaysBounded(t *testing.T) {
 		l.takeToken(fmt.Sprint("flood ", i))
 	}
 	if n := l.buckets.Len(); n != bucketsMax || l.takeToken("a") == 0 || l.takeToken("flood 0") != 0 {
-		t.Errorf("%d names are kept, want %d, with those that are in use", n, bucketsMax)
+		t.Errorf("%d names are kept, want %d, among them all in use", n, bucketsMax)
 	}
 }
 
-// TestWhoWaitsAsToldGetsAToken also for rates that no nanosecond divides, and while others are refused at that time.
+// TestWhoWaitsAsToldGetsAToken: also at rates whose interval is not a whole number of nanoseconds, and while others
+// are refused at the same time.
 func TestWhoWaitsAsToldGetsAToken(t *testing.T) {
 	for _, r := range []Rate{{20, 40}, {3, 7}, {1.0 / 3, 1}, {0.7, 2}, {997, 13}} {
 		now := time.Now()
@@ -198,7 +199,7 @@ func TestPartOfALimit(t *testing.T) {
 	effort.Is(t, len(s.used), 0, s.used, "kept of keys that download nothing")
 }
 
-// TestBadKeysPushNoGoodOneOut: any number of guessed keys leaves the good ones in the cache.
+// TestBadKeysPushNoGoodOneOut: however many keys are guessed, good keys stay in the cache.
 func TestBadKeysPushNoGoodOneOut(t *testing.T) {
 	book := &guessedBook{good: map[string]ledger.Key{"good": {ID: "good"}}}
 	c := newKeyCache(book, time.Now)
@@ -208,11 +209,11 @@ func TestBadKeysPushNoGoodOneOut(t *testing.T) {
 		effort.FatalIf(t, !errors.Is(err, errBadKey), "%v", err)
 	}
 	if _, known := c.recall(api.Key{ID: "good"}); known == keyUnknown || c.bad.Len() != badKeysMax {
-		t.Errorf("the good key is %v, and %d bad ones are kept, want %d", known, c.bad.Len(), badKeysMax)
+		t.Errorf("the good key has state %v, and %d bad keys are cached, want %d", known, c.bad.Len(), badKeysMax)
 	}
 	delete(book.good, "good")
 	if _, err := c.askLedger(t.Context(), api.Key{ID: "good"}); !errors.Is(err, errBadKey) || c.good.Len() != 0 {
-		t.Errorf("a key that was revoked: %v, and %d are kept", err, c.good.Len())
+		t.Errorf("a revoked key has state %v, and %d are cached", err, c.good.Len())
 	}
 	c.used.Stop()
 }
@@ -259,14 +260,14 @@ func TestRowsReadBack(t *testing.T) {
 	}
 }
 
-// TestRetryAfter has every boundary of what a client is told to wait.
+// TestRetryAfter checks every boundary of how long a client has to wait.
 func TestRetryAfter(t *testing.T) {
 	now := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
 	const unknown = -1 << 62
 	for _, c := range []struct {
 		name             string
 		status           ledger.Status
-		age, finish, try time.Duration // from now; unknown: zero
+		age, finish, try time.Duration // relative to now; zero: unknown
 		issue            *ledger.Issue
 		want             int
 	}{
@@ -314,8 +315,8 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// TestTheEndIsSeenInTime has clients that look as they are told at files that take any time, wait now and then, and are
-// expected to end at any time: each sees the end within a tenth of the time that the file took, or a second.
+// TestTheEndIsSeenInTime: clients poll files as they are told. The files take any time, wait now and then, and have
+// any expected end. Each client sees the end within a tenth of the file's time, or a second.
 func TestTheEndIsSeenInTime(t *testing.T) {
 	effort.Check(t, func(t *rapid.T) {
 		created := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -338,14 +339,14 @@ func TestTheEndIsSeenInTime(t *testing.T) {
 			at = at.Add(time.Duration(wait) * time.Second)
 		}
 		if late := at.Sub(end); late > max(took/10, time.Second) {
-			t.Errorf("the end after %v is seen %v later, by look %d", took, late, looks)
+			t.Errorf("the end after %v is seen %v later, by poll %d", took, late, looks)
 		}
 	})
 }
 
-// TestWhoWaitsAsToldMeetsNoLimit has clients of one key that look at many files as they are told, over a slow line,
-// while somebody looks at one of them all the time: nobody is refused, and with few files nobody waits longer than
-// wanted.
+// TestWhoWaitsAsToldMeetsNoLimit: clients of one key poll many files as they are told, over a slow line, while
+// another client polls one of these files all the time. No poll is refused, and with few files nobody waits longer
+// than wanted.
 func TestWhoWaitsAsToldMeetsNoLimit(t *testing.T) {
 	effort.Check(t, func(t *rapid.T) {
 		start := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -359,7 +360,7 @@ func TestWhoWaitsAsToldMeetsNoLimit(t *testing.T) {
 			plans[i] = newPolls(reads, count)
 		}
 		next, longest := make([]time.Time, rapid.IntRange(1, most*againMost/2).Draw(t, "files")), rapid.IntRange(1, againAsking).Draw(t, "longest")
-		for i := range next { // the first looks take a third of the limit
+		for i := range next { // the first polls take a third of the limit
 			next[i] = start.Add(time.Duration(i) * 3 * time.Second / time.Duration(reads.PerSecond))
 		}
 		for range 20 * len(next) {
@@ -371,7 +372,7 @@ func TestWhoWaitsAsToldMeetsNoLimit(t *testing.T) {
 			}
 			now = next[i]
 			if wait := bounds[i%nodes].takeToken("key"); wait > 0 {
-				t.Fatalf("a look at file %d of %d after %v is refused", i, len(next), now.Sub(start))
+				t.Fatalf("a poll of file %d of %d after %v is refused", i, len(next), now.Sub(start))
 			}
 			wanted := rapid.IntRange(1, longest).Draw(t, "wanted")
 			wait := plans[i%nodes].plan(poll{"key", uuid.UUID{byte(i), byte(i >> 8)}}, now, wanted)
@@ -383,7 +384,7 @@ func TestWhoWaitsAsToldMeetsNoLimit(t *testing.T) {
 	})
 }
 
-// panickyBook panics on the first question about a balance and waits in the second.
+// panickyBook panics at the first question about a balance, and waits at the second.
 type panickyBook struct {
 	ledger.Book
 	asked   atomic.Int64
@@ -401,8 +402,8 @@ func (b *panickyBook) Balance(context.Context, uuid.UUID) (ledger.Balance, error
 	return ledger.Balance{Available: ledger.Credits(n)}, nil
 }
 
-// TestQuestionsAreShared lets ten requests arrive while a question runs: they share one question that begins after
-// them, and its panic reaches them as an error. The next one is asked anew.
+// TestQuestionsAreShared: ten requests arrive while a question runs. They share one question that begins afterwards,
+// and all get its panic as an error. The next request asks again.
 func TestQuestionsAreShared(t *testing.T) {
 	book := &panickyBook{entered: make(chan struct{}, 20), open: make(chan struct{})}
 	var panics atomic.Int64
@@ -424,7 +425,7 @@ func TestQuestionsAreShared(t *testing.T) {
 			late <- err
 		}()
 	}
-	for waiting := false; !waiting; { // until at least one waits for the next question
+	for waiting := false; !waiting; { // until at least one request waits for the next question
 		b.mu.Lock()
 		waiting = b.running[workspace].next != nil
 		b.mu.Unlock()
@@ -444,7 +445,7 @@ func TestQuestionsAreShared(t *testing.T) {
 	effort.ErrorIf(t, err != nil || balance.Available < 3, "afterwards: %+v %v", balance, err)
 }
 
-// TestAnswersAreKeptWhileNothingIsWritten reads one answer again and again, while things are written between.
+// TestAnswersAreKeptWhileNothingIsWritten reads one answer again and again, with writes in between.
 func TestAnswersAreKeptWhileNothingIsWritten(t *testing.T) {
 	var asked, count uint64
 	var fails, writing, begins bool
@@ -483,7 +484,7 @@ func TestAnswersAreKeptWhileNothingIsWritten(t *testing.T) {
 	}
 	for of := range 2 * keptMax {
 		if _, err := r.read(t.Context(), of); err != nil || len(r.kept) > keptMax {
-			t.Fatalf("%d answers are kept, %v; want %d at most", len(r.kept), err, keptMax)
+			t.Fatalf("%d answers are cached, %v; want %d at most", len(r.kept), err, keptMax)
 		}
 	}
 }

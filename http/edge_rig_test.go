@@ -52,10 +52,10 @@ type edge struct {
 	keyID     string
 	wakes     atomic.Int64
 	checker   *answerChecker
-	free      *atomic.Int64 // bytes of its disk; the ledger keeps one, and looks once a second
+	free      *atomic.Int64 // free bytes of the disk; the ledger reserves one, and checks once a second
 }
 
-// newEdge starts it. tweak may change the options.
+// newEdge starts an edge. tweak may change the options.
 func newEdge(t testing.TB, tweak func(*httpd.Options)) *edge {
 	t.Helper()
 	free := &atomic.Int64{}
@@ -79,7 +79,7 @@ func newEdge(t testing.TB, tweak func(*httpd.Options)) *edge {
 	return e
 }
 
-// options are those of the rig's server, changed by tweak.
+// options returns the options of the rig's server, changed by tweak.
 func (e *edge) options(tweak func(*httpd.Options)) httpd.Options {
 	o := httpd.Options{
 		Listen: "127.0.0.1:0",
@@ -100,7 +100,7 @@ func (e *edge) options(tweak func(*httpd.Options)) httpd.Options {
 		Nodes:          func() int { return 1 },
 		Weight:         func(uuid.UUID) int { return 1 },
 	}
-	// Tables send more than a customer would; tests of the limits set their own.
+	// The tests with tables send more than a customer would. Tests of the limits set their own limits.
 	wide := httpd.Rate{PerSecond: 1e6, Burst: 1e6}
 	o.Limits.Reads, o.Limits.Creates, o.Limits.BadKeys = wide, wide, wide
 	if tweak != nil {
@@ -124,11 +124,11 @@ func (e *edge) customer(name string) (workspace uuid.UUID, key, keyID string) {
 // call is one request of a test.
 type call struct {
 	method, path string
-	headers      map[string]string // X-API-Key is the first customer's unless it is here; "-" leaves it out
+	headers      map[string]string // without an X-API-Key, the first customer's is sent; "-" sends none
 	body         string
 }
 
-// get is a GET with headers, as names and values in turn.
+// get returns a GET with headers: names and values in turn.
 func get(path string, headers ...string) call {
 	return call{method: "GET", path: path, headers: header(headers...)}
 }
@@ -137,20 +137,20 @@ func post(path string, headers map[string]string, body ...string) call {
 	return call{method: "POST", path: path, headers: headers, body: strings.Join(body, "")}
 }
 
-// answer is what came back.
+// answer is the answer to a call.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// is checks the status; of says of what.
+// is checks the status; of names the subject.
 func (a answer) is(t testing.TB, status int, of ...any) {
 	t.Helper()
 	effort.Is(t, a.status, status, append(of, string(a.body))...)
 }
 
-// must is is, and ends the test where it finds a fault.
+// must is is, but ends the test if it finds a fault.
 func (a answer) must(t testing.TB, status int, of ...any) {
 	t.Helper()
 	effort.MustBe(t, a.status, status, append(of, string(a.body))...)
@@ -178,7 +178,7 @@ func (e *edge) do(c call) answer {
 	return e.send(e.t, c)
 }
 
-// send sends a call, and checks the answer against the OpenAPI description and against what all answers share.
+// send sends a call. It checks the answer against the OpenAPI description and the rules for all answers.
 func (e *edge) send(t testing.TB, c call) answer {
 	t.Helper()
 	a, err := e.try(c)
@@ -211,12 +211,12 @@ func (e *edge) try(c call) (answer, error) {
 	return answer{status: res.StatusCode, header: res.Header, body: body}, err
 }
 
-// creation are the headers of a create.
+// creation returns the headers of a create.
 func creation(identity, length string) map[string]string {
 	return map[string]string{"Idempotency-Key": identity, "X-Upload-Content-Length": length}
 }
 
-// create makes a verification by the API and gives its id.
+// create makes a verification through the API and returns its id.
 func (e *edge) create(length string) uuid.UUID {
 	e.t.Helper()
 	a := e.do(call{method: "POST", path: "/v1/verifications", headers: creation(uuid.NewString(), length)})
@@ -225,7 +225,7 @@ func (e *edge) create(length string) uuid.UUID {
 	return uuid.MustParse(c.ID)
 }
 
-// verified makes a verification with n settled addresses out of total, as the engine would.
+// verified makes a verification of total addresses with some settled, as the engine would.
 func (e *edge) verified(total int64, settled []ledger.Result) uuid.UUID {
 	e.t.Helper()
 	id := e.create("1")
@@ -241,7 +241,7 @@ func (e *edge) verified(total int64, settled []ledger.Result) uuid.UUID {
 	return id
 }
 
-// engine is what an engine does, at a node of its own.
+// engine writes to the ledger like an engine at a node of its own.
 func (e *edge) engine() *ledgertest.Fixture {
 	return &ledgertest.Fixture{Book: e.book, T: e.t, Workspace: e.workspace, Node: uuid.New()}
 }
@@ -258,7 +258,7 @@ func (e *edge) lease(id uuid.UUID) ledger.Lease {
 	return e.engine().Takes(id)
 }
 
-// results are n settled addresses.
+// results returns n settled addresses.
 func results(n int) []ledger.Result {
 	out := make([]ledger.Result, n)
 	at := time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC)
@@ -271,25 +271,25 @@ func results(n int) []ledger.Result {
 	return out
 }
 
-// errTrouble is a database that is away.
+// errTrouble is the error of a database that is away.
 var errTrouble = errors.New("connection refused")
 
-// troubledBook is the real ledger, with trouble on demand.
+// troubledBook is the real ledger, but a test can make it fail.
 type troubledBook struct {
 	*sqlstore.Store
 	away     atomic.Bool          // every question fails
 	panics   atomic.Bool          // Verification panics
-	cut      atomic.Int64         // Results fails after this many rows; 0: never
+	cut      atomic.Int64         // if not 0, Results fails after this many rows
 	creating atomic.Pointer[gate] // a Create waits in it
 	keyReads atomic.Int64
 }
 
-// gate holds a call until it is opened.
+// gate makes a call wait until the gate is opened.
 type gate struct{ entered, open chan struct{} }
 
 func newGate() *gate { return &gate{entered: make(chan struct{}, 100), open: make(chan struct{})} }
 
-// Writes lets nobody keep an answer of the ledger to give it while there is trouble.
+// Writes keeps the server from reusing an earlier answer of the ledger while a test makes it fail.
 func (b *troubledBook) Writes() (count uint64, still bool) {
 	count, still = b.Store.Writes()
 	return count, still && !b.away.Load() && !b.panics.Load()
@@ -360,7 +360,7 @@ var checkerOfAll = sync.OnceValues(func() (*answerChecker, error) {
 	return &answerChecker{doc: doc, router: router}, err
 })
 
-// check checks one answer. What reaches no operation must still have an Error body.
+// check checks one answer. If the request matches no operation, the answer must still have an Error body.
 func (c *answerChecker) check(t testing.TB, sent call, a answer) {
 	t.Helper()
 	if a.status == http.StatusNoContent || sent.path == "/openapi.yaml" {
@@ -409,7 +409,7 @@ func (c *answerChecker) checkError(t testing.TB, sent call, a answer) {
 		"%s %s: 401 without WWW-Authenticate", sent.method, sent.path)
 }
 
-// TestMain lets tests that talk over sockets run beside each other: they mostly wait.
+// TestMain lets tests that use sockets run beside each other, because they mostly wait.
 func TestMain(m *testing.M) {
 	effort.AtOnce(4)
 	os.Exit(m.Run())

@@ -23,7 +23,7 @@ import (
 	"rollcall/http/api"
 )
 
-// tableRow is one request and what the error table wants for it.
+// tableRow is one request, and the answer that the error table requires.
 type tableRow struct {
 	name   string
 	call   call
@@ -34,10 +34,10 @@ type tableRow struct {
 // table has the names that the rows of the error table use.
 type table struct {
 	mine       string // a verification of the first customer
-	identity   string // of another one, of 10 bytes
+	identity   string // idempotency key of another verification, of 10 bytes
 	otherKey   string // of the second customer
-	unknownKey string // well-formed and never stored
-	brokenKey  string // of the first customer, with a slip
+	unknownKey string // well-formed, but never stored
+	brokenKey  string // the first customer's key with a typing error
 }
 
 const (
@@ -53,12 +53,12 @@ func header(pairs ...string) map[string]string {
 	return m
 }
 
-// fresh are the headers of a new creation, and more.
+// fresh returns the headers of a new creation, and more headers.
 func fresh(more ...string) map[string]string {
 	return header(append([]string{"Idempotency-Key", uuid.NewString(), "X-Upload-Content-Length", "10"}, more...)...)
 }
 
-// common are the rows that every operation shares.
+// common returns the rows that every operation has.
 func (x table) common() []tableRow {
 	detail := create + "/" + x.mine
 	return []tableRow{
@@ -83,7 +83,7 @@ func (x table) common() []tableRow {
 	}
 }
 
-// creates are the rows of POST /v1/verifications.
+// creates returns the rows of POST /v1/verifications.
 func (x table) creates() []tableRow {
 	identity := x.identity
 	return []tableRow{
@@ -121,7 +121,7 @@ func (x table) creates() []tableRow {
 	}
 }
 
-// histories are the rows of GET /v1/verifications.
+// histories returns the rows of GET /v1/verifications.
 func (x table) histories() []tableRow {
 	return []tableRow{
 		{"history", get(create), 200, ""},
@@ -141,7 +141,7 @@ func (x table) histories() []tableRow {
 	}
 }
 
-// byID are the rows of the three operations on one verification.
+// byID returns the rows of the three operations on one verification.
 func (x table) byID() []tableRow {
 	detail := create + "/" + x.mine
 	return []tableRow{
@@ -167,8 +167,8 @@ func (x table) byID() []tableRow {
 	}
 }
 
-// TestRefusals sends every bad request of the error table and one good one
-// each, on real connections, and wants exactly the code and status of the table.
+// TestRefusals sends every bad request of the error table, and a good request for each operation, on real
+// connections. It checks that code and status are exactly those of the table.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
@@ -185,7 +185,7 @@ func TestRefusals(t *testing.T) {
 			effort.Is(t, a.status, c.status, c.call.method, c.call.path, c.call.headers, a.body)
 			effort.Is(t, a.code(), c.code, c.call.method, c.call.path, c.call.headers)
 			if ra := a.header.Get("Retry-After"); ra != "" && a.status >= 400 {
-				t.Errorf("Retry-After %q on a refusal that does not pass by itself", ra)
+				t.Errorf("Retry-After %q on a refusal that waiting doesn't end", ra)
 			}
 			effort.ErrorIf(t, a.status == 405 && a.header.Get("Allow") == "", "405 without Allow")
 		})
@@ -193,7 +193,7 @@ func TestRefusals(t *testing.T) {
 	effort.Not(t, e.wakes.Load(), 0, "cancel did not wake the engine")
 }
 
-// TestHeadAnswersAsGet wants status and headers of GET, and no body.
+// TestHeadAnswersAsGet: HEAD gets the status and headers of GET, and no body.
 func TestHeadAnswersAsGet(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
@@ -212,7 +212,7 @@ func TestHeadAnswersAsGet(t *testing.T) {
 	}
 }
 
-// TestOptionsNeedsNoKey answers what a path takes.
+// TestOptionsNeedsNoKey: OPTIONS answers, without a key, which methods a path supports.
 func TestOptionsNeedsNoKey(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
@@ -221,7 +221,8 @@ func TestOptionsNeedsNoKey(t *testing.T) {
 		"got %d, Allow %q, %d bytes", a.status, a.header.Get("Allow"), len(a.body))
 }
 
-// TestRecoveredCreationHasTheSameURL: its detail has that URL too. Once all bytes are stored there is no URL.
+// TestRecoveredCreationHasTheSameURL: a repeated creation and the verification's detail have the same URL. Once all
+// bytes are stored there is no URL.
 func TestRecoveredCreationHasTheSameURL(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
@@ -244,11 +245,11 @@ func TestRecoveredCreationHasTheSameURL(t *testing.T) {
 	}
 }
 
-// requestsInOne is how many requests are drawn at a time: one takes a quarter of a millisecond.
+// requestsInOne is how many requests are drawn at a time. One takes a quarter of a millisecond.
 const requestsInOne = 20
 
-// TestGeneratedRequests sends requests that are right, nearly right, or meant to harm: none gets an answer that
-// openapi.yaml does not describe (the rig checks each), and none finds a fault of ours.
+// TestGeneratedRequests sends requests that are valid, nearly valid, or hostile. Each answer is one that openapi.yaml
+// describes (the rig checks that), and none is an internal error.
 func TestGeneratedRequests(t *testing.T) {
 	t.Parallel()
 	effort.NotShort(t, "hundreds of requests")
@@ -294,7 +295,7 @@ func TestGeneratedRequests(t *testing.T) {
 			}
 			a, err := e.try(c)
 			if err != nil {
-				continue // our own HTTP client doesn't send it, or the node hung up on what is no HTTP
+				continue // our HTTP client doesn't send it, or the node closed the connection because it isn't HTTP
 			}
 			e.checker.check(t, c, a)
 			if seen[a.status]++; a.code() == "internal_error" || a.status == http.StatusInternalServerError {
@@ -307,7 +308,8 @@ func TestGeneratedRequests(t *testing.T) {
 	}
 }
 
-// TestDescriptionIsLinted uses Redocly's recommended rules, if npm has installed Redocly (api/npm/package.json).
+// TestDescriptionIsLinted uses Redocly's recommended rules. It needs Redocly, installed by npm
+// (api/npm/package.json).
 func TestDescriptionIsLinted(t *testing.T) {
 	linter := filepath.Join("api", "npm", "node_modules", ".bin", "redocly")
 	if _, err := os.Stat(linter); err != nil {
@@ -319,7 +321,7 @@ func TestDescriptionIsLinted(t *testing.T) {
 	effort.ErrorIf(t, err != nil, "%v: %s", err, out)
 }
 
-// pageRig is an API whose pages say what was asked for or refused; /download/ID downloads.
+// pageRig is an API with pages that show what was requested or refused; /download/ID downloads.
 func pageRig(t *testing.T) *edge {
 	e := (*edge)(nil)
 	e = newEdge(t, func(o *httpd.Options) {
@@ -339,7 +341,7 @@ func pageRig(t *testing.T) *edge {
 	return e
 }
 
-// page asks for one.
+// page requests a page.
 func (e *edge) page(t *testing.T, method, path string, headers map[string]string) (answer, string) {
 	t.Helper()
 	a, err := e.try(call{method: method, path: path, headers: headers})

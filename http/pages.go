@@ -15,29 +15,29 @@ import (
 	"rollcall/smtp"
 )
 
-// PageRequest is what Options.Pages may know about a request in addition to the request itself, and what it may ask the
-// server to do. One goroutine at a time may use it.
+// PageRequest has what Options.Pages may know about a request in addition to the request itself, and what it may ask
+// the server to do. Only one goroutine at a time may use it.
 type PageRequest struct {
 	ID         string     // also in the header X-Request-Id of the answer
-	Client     netip.Addr // address of the client, according to trusted proxies
-	Network    string     // network of Client for limits; not for people
+	Client     netip.Addr // address of the client, as trusted proxies report it
+	Network    string     // network of Client, by which limits count
 	Refused    api.Code   // code of a refusal that Pages has to show; "": none
-	Message    string     // of Refused, in one sentence
+	Message    string     // message of Refused, in one sentence
 	Status     int        // of Refused
-	RetryAfter int        // of Refused, in seconds; 0: none
+	RetryAfter int        // for Refused, in seconds; 0: none
 	Route      string     // route in metrics: Options.Pages sets it to one of Options.PageRoutes; otherwise "pages"
 
 	act  *Act
-	move func(to uuid.UUID) bool  // nil outside of a server, like the next
+	move func(to uuid.UUID) bool  // nil outside of a server, like rate
 	rate func(user uuid.UUID) int // takes a token of a user
 }
 
-// Act is an operation of the API that the server does for a signed-in user, in place of the answer of Options.Pages,
-// which has checked that they may do it.
+// Act is an operation of the API that the server does for a signed-in user. It replaces the answer of Options.Pages,
+// which has checked that the user may do it.
 type Act struct {
 	Operation    Operation
 	Workspace    uuid.UUID
-	User         uuid.UUID     // its requests are counted like those of a key
+	User         uuid.UUID     // the user's requests count like those of a key
 	Verification string        // the id in the path; not for Create
 	Acting       ledger.Acting // session; for Create
 
@@ -67,8 +67,8 @@ type pageKeyType struct{}
 
 var pageKey pageKeyType
 
-// WithPage returns a context with a PageRequest. A context of fasthttp must not be its parent: waiting for one is a
-// data race with the end of the server.
+// WithPage returns a context with a PageRequest. Its parent must not be a context of fasthttp, because waiting for
+// one is a data race with the end of the server.
 func WithPage(ctx context.Context, p *PageRequest) context.Context {
 	return context.WithValue(ctx, pageKey, p)
 }
@@ -81,11 +81,13 @@ func PageRequestOf(ctx context.Context) *PageRequest {
 	return &PageRequest{}
 }
 
-// BelongsTo sets the owner of a request, a workspace or a user, as soon as it is known. From then on the request takes
-// one of the owner's places, and none of those that strangers share. False: the owner has no place left.
+// BelongsTo sets the owner of a request, a workspace or a user. Call it as soon as the owner is known: from then on
+// the request takes one of the owner's places, and no longer one that strangers share. It returns false if the owner
+// has no place left.
 func (p *PageRequest) BelongsTo(tenant uuid.UUID) bool { return p.move == nil || p.move(tenant) }
 
-// RateOf counts the request as one of a signed-in user. It returns 0, or after how many seconds they may ask again.
+// RateOf counts the request as one of a signed-in user. It returns 0, or after how many seconds the user may send
+// another request.
 func (p *PageRequest) RateOf(user uuid.UUID) int {
 	if p.rate == nil {
 		return 0
@@ -93,14 +95,14 @@ func (p *PageRequest) RateOf(user uuid.UUID) int {
 	return p.rate(user)
 }
 
-// Do makes the server act after Options.Pages has returned, and drops the answer written there.
+// Do makes the server act after Options.Pages has returned. The answer of Options.Pages is dropped.
 func (p *PageRequest) Do(a Act) { p.act = &a }
 
 // versioned matches the paths of an API, of this version or another.
 var versioned = regexp.MustCompile(`^/v([0-9]+)(/|$)`)
 
-// isPage reports whether a path that is no route of the API may be a page's. Below a version only if the client accepts
-// HTML: a program with a wrong version gets JSON.
+// isPage reports whether a path that is no route of the API may be a page's. If it begins with a version, it is one
+// only if the client accepts HTML, because a program with a wrong version should get JSON.
 func (s *Server) isPage(r *request, path []byte) bool {
 	if s.options.Pages == nil || len(path) == 0 || path[0] != '/' {
 		return false
@@ -132,7 +134,7 @@ func (s *Server) pages(r *request) {
 		s.refuse(r, api.UnexpectedBody, 0)
 		return
 	}
-	r.key.Workspace = ledger.Strangers // until its owner is known: BelongsTo
+	r.key.Workspace = ledger.Strangers // until BelongsTo names the owner
 	if !s.enter(r) {
 		s.refuse(r, api.Overloaded, listen.Jitter(10, 10))
 		return
@@ -178,8 +180,8 @@ func (s *Server) act(r *request, a Act) {
 	s.results(r)
 }
 
-// refuse answers a refused request: with a page if the client accepts HTML, otherwise as the API does, with a link to
-// the code in the guide if that is served.
+// refuse answers a refused request. If the client accepts HTML, the answer is a page. Otherwise it is the API's
+// answer, with a link to the code in the guide if the guide is served.
 func (s *Server) refuse(r *request, code api.Code, retryAfter int) {
 	if r.page == nil || r.page.act != nil && r.page.act.Operation != Download {
 		listen.WriteIssue(r.RequestCtx, code, retryAfter)
@@ -219,7 +221,7 @@ func attachment(name string) string {
 		switch {
 		case word:
 			plain, whole = append(plain, c), append(whole, c)
-		case c < 0x80 || c >= 0xc0: // one mark for each character
+		case c < 0x80 || c >= 0xc0: // one underscore for each character
 			plain = append(plain, '_')
 			fallthrough
 		default:

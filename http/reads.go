@@ -23,9 +23,9 @@ import (
 // Guess.
 const keptMax = 256
 
-// reads asks the ledger for many requests. Requests that wait for the same answer share one question, which begins
-// after the last of them arrived, so that the answer was true at some moment between request and answer. While nothing
-// is written it stays true and is reused.
+// reads asks the ledger for many requests. Requests that wait for the same answer share one question. It begins after
+// the last of them arrived, so that the answer was true at some time between request and answer. While nothing is
+// written the answer stays true and is reused.
 type reads[K comparable, V any] struct {
 	ask      func(ctx context.Context, of K) (V, error)
 	writes   func() (count uint64, still bool) // see Options.Writes
@@ -33,17 +33,17 @@ type reads[K comparable, V any] struct {
 
 	mu      sync.Mutex
 	running map[K]*question[V] // guarded by mu
-	kept    map[K]V            // guarded by mu; true while writes counts keptAt
+	kept    map[K]V            // guarded by mu; true while writes returns keptAt
 	keptAt  uint64             // guarded by mu
 }
 
-// question is a read that requests share; next is the read for requests that come too late for this one.
+// question is a read that requests share. next is the read for requests that come too late for this one.
 type question[V any] struct {
 	tenant uuid.UUID
 	done   chan struct{}
 	answer V
 	err    error
-	next   *question[V] // guarded by reads.mu; not begun
+	next   *question[V] // guarded by reads.mu; has not begun
 }
 
 func newReads[K comparable, V any](ask func(ctx context.Context, of K) (V, error),
@@ -67,7 +67,7 @@ func (r *reads[K, V]) read(ctx context.Context, of K) (V, error) {
 		q := &question[V]{tenant: ledger.TenantOf(ctx), done: make(chan struct{})}
 		r.running[of] = q
 		r.mu.Unlock()
-		r.put(ctx, of, q) // no other request waits for it
+		r.put(ctx, of, q) // no other request waits for this question
 		return q.answer, q.err
 	}
 	if running.next == nil {
@@ -110,14 +110,14 @@ func (r *reads[K, V]) putForMany(of K, q *question[V]) {
 	ctx, cancel := context.WithTimeout(ledger.WithTenant(context.Background(), q.tenant), ledgerTimeout)
 	defer cancel()
 	defer func() {
-		if recover() != nil { // no caller of this goroutine would
+		if recover() != nil { // nobody above this goroutine would recover
 			r.panicked()
 		}
 	}()
 	r.put(ctx, of, q)
 }
 
-// keep caches an answer to a question asked at a count of writes. r.mu is held.
+// keep caches an answer. count is the number of writes when the question was asked. r.mu is held.
 func (r *reads[K, V]) keep(of K, answer V, count uint64) {
 	if count < r.keptAt {
 		return
@@ -157,7 +157,7 @@ func (s *Server) history(ctx context.Context, r *request) {
 	listen.WriteBody(r.RequestCtx, fasthttp.StatusOK, body)
 }
 
-// readHistory reads a page, and one row more to know whether there is another page.
+// readHistory reads a page, and one more row to know whether there is another page.
 func (s *Server) readHistory(ctx context.Context, of historyOf) ([]byte, error) {
 	q := ledger.HistoryQuery{Workspace: of.workspace, Kind: of.kind, Limit: of.limit + 1}
 	if of.after != (ledger.Position{}) {
@@ -181,7 +181,7 @@ func (s *Server) readHistory(ctx context.Context, of historyOf) ([]byte, error) 
 	return json.Marshal(page)
 }
 
-// historyAsked reads the query; the code names the first invalid parameter. Unknown parameters are ignored.
+// historyAsked reads the query. The code names the first invalid parameter. Unknown parameters are ignored.
 func (s *Server) historyAsked(r *request) (historyOf, api.Code) {
 	of := historyOf{workspace: r.key.Workspace, limit: pageDefault}
 	args := r.QueryArgs()
@@ -219,8 +219,8 @@ const cursorMax = 512
 // cursorSize is the size of the plain text: nanoseconds since 1970 and the id of the last row shown.
 const cursorSize = 8 + 16
 
-// cursorSealer encrypts positions in a history, so that only this service can make them and only the same workspace
-// with the same filter can use them: AES-256-GCM with workspace and filter as associated data.
+// cursorSealer encrypts positions in a history with AES-256-GCM; workspace and filter are associated data. So only
+// this service can make cursors, and each works only for its workspace and filter.
 type cursorSealer struct{ aead cipher.AEAD }
 
 func newCursorSealer(key [cursorKeyBytes]byte) (c cursorSealer) {
@@ -241,7 +241,7 @@ func (c cursorSealer) seal(p ledger.Position, workspace uuid.UUID, kind ledger.K
 	return base64.RawURLEncoding.EncodeToString(c.aead.Seal(nil, nil, plain[:], bindCursor(workspace, kind)))
 }
 
-// open reads a cursor; false for one that is malformed, altered, or of another workspace or filter.
+// open reads a cursor. It returns false if the cursor is malformed, altered, or of another workspace or filter.
 func (c cursorSealer) open(text []byte, workspace uuid.UUID, kind ledger.Kind) (ledger.Position, bool) {
 	if len(text) > cursorMax {
 		return ledger.Position{}, false

@@ -24,7 +24,7 @@ import (
 const (
 	resultsHeader = "email,result,message,checked_at\n"
 
-	// resultsBuffer is the size of one write. Guess: large enough that system calls do not matter, small enough for
+	// resultsBuffer is the size of one write. Guess: so large that system calls cost little, and small enough for
 	// many downloads.
 	resultsBuffer = 64 << 10
 )
@@ -69,14 +69,15 @@ func (s *Server) writeResultsHead(r *request) {
 	h.Set(fasthttp.HeaderContentDisposition, name)
 }
 
-// downloadStall bounds each read of the ledger for a buffer of results. A read takes milliseconds. The first read comes
-// before the status and is bounded by ledgerTimeout.
+// downloadStall bounds each read of the ledger that fills a buffer of results. A read takes milliseconds. The first
+// read comes before the status and is bounded by ledgerTimeout.
 const downloadStall = 30 * time.Second
 
-// errDownloadOver stops the ledger when the client has gone.
+// errDownloadOver stops reading the ledger when the client has gone.
 var errDownloadOver = errors.New("http: the download has ended")
 
-// download is the body of a results answer: it reads buffers from the ledger. It is used by one goroutine at a time.
+// download is the body of a results answer. It reads buffers from the ledger. Only one goroutine at a time may use
+// it.
 type download struct {
 	next       func() ([]byte, error, bool)
 	stop       func()
@@ -90,7 +91,7 @@ type download struct {
 	ended      bool
 }
 
-// newDownload prepares a download, which gives its slot back at the end; it asks the ledger only in fill.
+// newDownload prepares a download. The download gives its slot back at the end. The ledger is asked only in fill.
 func (s *Server) newDownload(r *request, giveSlot func()) *download {
 	ctx, cancel := context.WithCancel(ledger.WithTenant(context.Background(), r.key.Workspace))
 	d := &download{stall: time.AfterFunc(ledgerTimeout, cancel), patience: ledgerTimeout, panicked: s.metrics.panics.Inc}
@@ -130,8 +131,8 @@ func (s *Server) newDownload(r *request, giveSlot func()) *download {
 	return d
 }
 
-// fill reads the next buffer when the last is used up; io.EOF at the end. A panic of the ledger becomes an error,
-// because the library would swallow it here.
+// fill reads the next buffer when the last one is used up. It returns io.EOF at the end. A panic of the ledger
+// becomes an error, because the library would swallow it here.
 func (d *download) fill() (err error) {
 	if len(d.buffer) > 0 || d.err != nil {
 		return d.err
@@ -169,10 +170,10 @@ func (d *download) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// SupportsBodyWriteTo lets the library write our buffers as they are.
+// SupportsBodyWriteTo lets the library write our buffers without copying them.
 func (d *download) SupportsBodyWriteTo() bool { return true }
 
-// WriteTo writes the whole CSV. Its error cuts the connection.
+// WriteTo writes the whole CSV. If it returns an error, the connection is cut.
 func (d *download) WriteTo(w io.Writer) (int64, error) {
 	var written int64
 	for {
@@ -192,7 +193,7 @@ func (d *download) WriteTo(w io.Writer) (int64, error) {
 	}
 }
 
-// Close ends the download: the library calls it after the last byte and after a failure. A second call does nothing.
+// Close ends the download. The library calls it after the last byte and after a failure. A second call does nothing.
 func (d *download) Close() error {
 	if d.ended {
 		return nil
@@ -204,14 +205,14 @@ func (d *download) Close() error {
 	return nil
 }
 
-// rowWriter writes rows (RFC 4180) and caches what many rows share: the texts between address and time, and the last
-// day.
+// rowWriter writes rows (RFC 4180). It caches what many rows share: the texts between address and time, and the last
+// date.
 type rowWriter struct {
 	spreadsheet bool // addresses must not look like formulas
 
 	middles [smtp.Error + 1][]string // by outcome and reason: ",valid,message"
 	flags   smtp.FlagCache
-	day     int64 // since 1970, of the text
+	day     int64 // date in the text, as days since 1970
 	text    [len("2006-01-02T")]byte
 }
 
@@ -230,7 +231,7 @@ func (w *rowWriter) append(b []byte, row ledger.Result) []byte {
 	return append(w.appendTime(append(b, ','), row.At), '\n')
 }
 
-// appendFlags appends flags to a message, which may be quoted; flags never need quotes.
+// appendFlags appends flags to a message. The message may be quoted; flags never need quotes.
 func appendFlags(b []byte, f smtp.Flags) []byte {
 	last := len(b) - 1
 	if b[last] != '"' {
@@ -239,7 +240,7 @@ func appendFlags(b []byte, f smtp.Flags) []byte {
 	return append(f.Append(b[:last]), '"')
 }
 
-// middle is the text between address and time.
+// middle returns the text between address and time.
 func (w *rowWriter) middle(o smtp.Outcome, r smtp.Reason) string {
 	if int(o) >= len(w.middles) {
 		return makeMiddle(o, r)
@@ -278,7 +279,7 @@ func appendTwo(b []byte, n int64, next byte) []byte {
 	return append(b, byte('0'+n/10), byte('0'+n%10), next)
 }
 
-// appendField quotes a field when it must be (RFC 4180 §2, rules 6 and 7).
+// appendField quotes a field if that is necessary (RFC 4180 §2, rules 6 and 7).
 func appendField(b []byte, field string) []byte {
 	if !strings.ContainsAny(field, ",\"\r\n") {
 		return append(b, field...)
@@ -286,7 +287,7 @@ func appendField(b []byte, field string) []byte {
 	return append(append(append(b, '"'), strings.ReplaceAll(field, `"`, `""`)...), '"')
 }
 
-// filenameMax is the contract's bound on the header, in characters.
+// filenameMax is the documented bound of the header, in characters.
 const filenameMax = 1024
 
 // parseFilename decodes a percent-encoded base name, once. It refuses text that is not UTF-8, path separators, names

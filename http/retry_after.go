@@ -12,17 +12,17 @@ import (
 )
 
 // The longest Retry-After in seconds: while a file arrives, is read or is being cancelled; while addresses are asked;
-// and while all remaining ones wait for receivers or for credits.
+// and while all remaining addresses wait for receivers or for credits.
 const (
 	againShort  = 2
 	againAsking = 30
 	againMost   = 60
 )
 
-// RetryAfter is how many seconds a client should wait before its next poll; 0 for a final file. It is at most a tenth
-// of the file's age, or a second, so that the client sees the end at most a tenth late; less when the end is expected
-// sooner. The longer an end is overdue, the longer the wait. For a waiting file it is the time until a receiver is
-// asked again, because nothing changes before.
+// RetryAfter returns how many seconds a client should wait before its next poll, or 0 for a final file. It is at most
+// a tenth of the file's age, or a second, so that the client sees the end at most a tenth late. It is less if the end
+// is expected sooner. The longer an end is overdue, the longer the wait. For a waiting file it is the time until a
+// receiver is asked again, because nothing changes before.
 func RetryAfter(v ledger.Verification, now time.Time) int {
 	wait := (now.Sub(v.Created) / 10).Truncate(time.Second)
 	switch v.Status {
@@ -43,15 +43,15 @@ func RetryAfter(v ledger.Verification, now time.Time) int {
 	return 0
 }
 
-// pollKeysMax bounds the keys that have a plan: some 400 bytes each, and 60 for each file. At the bound the plan of
-// the key with the oldest poll is dropped.
+// pollKeysMax bounds the keys with a plan. A plan takes some 400 bytes, and 60 for each file. At the bound, the plan
+// of the key with the oldest poll is dropped.
 const pollKeysMax = 16384
 
 // polls plans when the clients of a key poll its files again, so that clients that obey Retry-After don't exceed the
 // key's read limit, if its burst is at least 2. Each second gets at most half of the key's rate. As the polls of two
 // seconds may come together, it also gets at most half of the burst. Safe for concurrent use.
 type polls struct {
-	most  int        // polls of a key in one second, on all nodes together
+	most  int        // bound of a key's polls in one second, on all nodes together
 	nodes func() int // see Options.Nodes
 
 	mu   sync.Mutex
@@ -66,7 +66,7 @@ type poll struct {
 type pollPlan struct {
 	until  int64               // the second up to which polls were dropped
 	counts [againMost + 1]int  // planned polls, by second
-	at     map[uuid.UUID]int64 // the second of the next poll of each verification
+	at     map[uuid.UUID]int64 // second of the next poll of each verification
 }
 
 func newPolls(reads Rate, nodes func() int) *polls {

@@ -62,17 +62,17 @@ type request struct {
 	key      ledger.Key
 	read     bool // GET or HEAD
 	placed   bool // it holds a place
-	hugeBody bool // a body over bodyMax was announced, but not read
+	hugeBody bool // a body above bodyMax was announced, and not read
 	span     tracing.Span
 
-	page     *PageRequest // of a page; nil for the API
+	page     *PageRequest // for a page; nil for the API
 	rows     Rows         // of results
-	fileName string       // of results; "": by the id
+	fileName string       // name of the results file; "": made from the id
 }
 
 const verificationsPath = "/v1/verifications"
 
-// findRoute matches the raw path: a path in another spelling is not found.
+// findRoute matches the raw path. It does not find a path in another spelling.
 func findRoute(path []byte) (r route, id []byte) {
 	switch string(path) {
 	case "/v1/credits":
@@ -118,7 +118,7 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx, hugeBody bool) {
 			listen.WriteIssue(ctx, api.InternalError, 5)
 			ctx.SetConnectionClose()
 		}
-		if ctx.Response.BodyStream() == nil { // a download ends with its stream
+		if ctx.Response.BodyStream() == nil { // a download ends later, with its stream
 			s.work.Add(-1)
 			s.leave(r)
 		}
@@ -128,7 +128,7 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx, hugeBody bool) {
 	ctx.Response.Header.Set(fasthttp.HeaderVary, fasthttp.HeaderOrigin)
 	if hugeBody {
 		listen.CloseAfter(ctx)
-		ctx.Response.SkipBody = ctx.IsHead() // the library drops it after an error
+		ctx.Response.SkipBody = ctx.IsHead() // the library loses this setting after an error
 	}
 	s.check(r, working)
 }
@@ -229,7 +229,7 @@ func (s *Server) findOperation(r *request) bool {
 
 // operate runs the operation of an admitted request.
 func (s *Server) operate(ctx context.Context, r *request) {
-	if r.hugeBody && r.route != routeCredits { // credits has no answer 422
+	if r.hugeBody && r.route != routeCredits { // the route of credits has no answer 422
 		s.refuse(r, api.UnexpectedBody, 0)
 		return
 	}
@@ -258,7 +258,8 @@ func (s *Server) operate(ctx context.Context, r *request) {
 	}
 }
 
-// uuidLength is the text form of RFC 9562 §4; braces, urn: and bare digits are not taken.
+// uuidLength is the length of the text form in RFC 9562 §4. Forms with braces, with urn: or without hyphens are not
+// accepted.
 const uuidLength = 36
 
 func parseUUID(text []byte) (uuid.UUID, bool) {
@@ -272,7 +273,7 @@ func parseUUID(text []byte) (uuid.UUID, bool) {
 // handleError answers a malformed request. The connection always ends.
 func (s *Server) handleError(ctx *fasthttp.RequestCtx, err error) {
 	if errors.Is(err, fasthttp.ErrBodyTooLarge) {
-		s.serve(ctx, true) // the checks before the body's come first
+		s.serve(ctx, true) // other checks come before the check of the body
 		return
 	}
 	listen.CloseAfter(ctx)

@@ -26,17 +26,17 @@ import (
 // Sizes and times of the API listener.
 const (
 	bodyMax        = 8 << 10          // no operation has a body; some clients send {}
-	headerMax      = 16 << 10         // a file name of 1,024 and a cursor of 512 fit many times
-	idleTimeout    = 60 * time.Second // between requests; most clients poll more often
-	ledgerTimeout  = 10 * time.Second // one question to the ledger; then 503, which is safe to repeat
-	secretTimeout  = 30 * time.Second // the first question, at start, when the database may be waking
+	headerMax      = 16 << 10         // many times a file name of 1,024 and a cursor of 512
+	idleTimeout    = 60 * time.Second // longest time between requests; most clients poll more often
+	ledgerTimeout  = 10 * time.Second // bounds one question to the ledger; then 503: repeating is safe
+	secretTimeout  = 30 * time.Second // bounds the first question, when the database may just be starting
 	cursorKeyBytes = 32               // AES-256
 
-	// writeStall cuts a client of the API that reads nothing for so long. It applies to each write, so that a long
-	// download over a slow line continues.
+	// writeStall is how long a client of the API may read nothing before its connection is cut. It applies to each
+	// write, so that a long download over a slow line continues.
 	writeStall = 30 * time.Second
-	// lingerTime and lingerBytes bound how long and how much is read and dropped after an early answer, so that the
-	// client reads the answer before its connection is reset.
+	// lingerTime and lingerBytes bound how long, and how much, is read and dropped after an early answer. Without
+	// that, the connection could be reset before the client reads the answer.
 	lingerTime  = 500 * time.Millisecond
 	lingerBytes = 256 << 10
 )
@@ -100,7 +100,7 @@ func New(o Options) *Server {
 		IdleTimeout:                  idleTimeout,
 		MaxRequestBodySize:           bodyMax,
 		DisablePreParseMultipartForm: true,
-		SecureErrorLogMessage:        true, // otherwise raw headers, with the key, reach the log
+		SecureErrorLogMessage:        true, // otherwise the log gets raw headers with the key
 		NoDefaultServerHeader:        true,
 		NoDefaultContentType:         true,
 		CloseOnShutdown:              true,
@@ -109,8 +109,8 @@ func New(o Options) *Server {
 	return s
 }
 
-// Start binds the address and serves until Stop. It asks the ledger for the key
-// of the cursors first. Errors say what could not be done.
+// Start binds the address and serves until Stop. It first asks the ledger for the key of the cursors. Errors say what
+// could not be done.
 func (s *Server) Start() error {
 	ctx, cancel := context.WithTimeout(context.Background(), secretTimeout)
 	defer cancel()
@@ -143,8 +143,9 @@ func (s *Server) Addr() net.Addr {
 	return s.listener.Addr()
 }
 
-// Stop answers new requests with 503, waits for those in progress, then closes the listener and the connections. When
-// ctx ends first, it cuts the others and returns ctx's error. Stop may be called twice, or without Start.
+// Stop answers new requests with 503, waits for those in progress, then closes the listener and the connections. If
+// ctx ends first, Stop cuts the remaining requests and returns ctx's error. Stop may be called twice, or without
+// Start.
 func (s *Server) Stop(ctx context.Context) error {
 	s.draining.Store(true)
 	s.stop.Lock()
@@ -154,14 +155,14 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 	idle := waitUntil(ctx, func() bool { return s.work.Load() == 0 })
 	s.keys.used.Stop()
-	// The library counts a connection that has sent nothing as one with a request.
+	// The library counts a connection that has sent nothing as one with a request, so these are cut.
 	silent := time.AfterFunc(silentFor, s.listener.CutSilent)
 	err := s.http.ShutdownWithContext(ctx)
 	silent.Stop()
-	_ = s.listener.Close() // the library does not know it before its first accept
+	_ = s.listener.Close() // before its first accept the library doesn't close it
 	<-s.served
 	s.listener.CutBusy()
-	s.listener.Wait(ctx) // those that still send unwanted bytes
+	s.listener.Wait(ctx) // waits for connections that still send unwanted bytes
 	if idle != nil {
 		return idle
 	}
@@ -178,11 +179,12 @@ func crowdedAnswer(reason string) string {
 	return listen.RefusalText(api.Overloaded, listen.Jitter(10, 10))
 }
 
-// silentFor is how long a connection may be silent while the server stops, because a request may be on its way. Guess:
-// a long round trip.
+// silentFor is how long a connection may be silent while the server stops, because a request may still be on its way.
+// Guess: a long round trip.
 const silentFor = 500 * time.Millisecond
 
-// drainStep is how often Stop checks whether the work has ended: too short to notice, too rare to cost anything.
+// drainStep is how often Stop checks whether the work has ended: often enough that nobody notices the wait, and too
+// rarely to cost anything.
 const drainStep = 5 * time.Millisecond
 
 func waitUntil(ctx context.Context, done func() bool) error {
@@ -203,24 +205,24 @@ type Rate struct {
 	Burst     int     // 1 or more
 }
 
-// Limits bound the requests of one customer: limits per key are for all nodes together, in equal shares (see
-// Options.Nodes), the others for one node. Too low, and clients that obey Retry-After get 429; far too high, and one
-// customer can slow the others.
+// Limits bound the requests of one customer. The limits per key are for all nodes together, in equal shares (see
+// Options.Nodes); the others are for one node. If they are too low, clients that obey Retry-After get 429; if far too
+// high, one customer can slow the others.
 type Limits struct {
-	Reads       Rate          // per key, everything but creates
+	Reads       Rate          // per key, for everything but creates
 	Creates     Rate          // per key
 	Pages       Rate          // per user who is signed in
 	BadKeys     Rate          // wrong keys per network address (an IPv6 /64 is one)
-	KeyLookups  Rate          // for an address above BadKeys: ledger calls about keys that it may be guessing
+	KeyLookups  Rate          // ledger calls for an address above BadKeys, whose keys may be guesses
 	DownloadMax int           // results downloads at once per key
-	InFlightMax int           // requests in progress, shared by workspace; 503 overloaded above it
+	InFlightMax int           // requests in progress, shared by workspace; above it 503 overloaded
 	ConnsMax    int           // open connections; a network address may hold no more than are still free
-	Read        time.Duration // of one request, absolute: slow senders are cut
+	Read        time.Duration // bound for reading one whole request; slower senders are cut
 }
 
-// DefaultLimits are the values of the contract: reads 20/s burst 40, creates 5/s burst 20, 20 wrong keys a minute, 4
-// downloads. The others are guesses for a small node; 100 ledger calls about keys a second are a hundredth of what the
-// embedded ledger can do.
+// DefaultLimits are the documented values: reads 20/s with burst 40, creates 5/s with burst 20, 20 wrong keys a
+// minute, 4 downloads. The others are guesses for a small node; 100 ledger calls about keys a second are a hundredth
+// of what the embedded ledger can do.
 func DefaultLimits() Limits {
 	return Limits{
 		Reads:       Rate{PerSecond: 20, Burst: 40},
@@ -239,39 +241,39 @@ func DefaultLimits() Limits {
 type Options struct {
 	Listen         string                    // host:port; port 0 takes a free one, see Addr
 	Book           ledger.Book               // see ledger.Files
-	Writes         func() (uint64, bool)     // see sqlstore.Store.Writes; nil: each answer is read anew
-	PublicUpload   func(id uuid.UUID) string // the upload URL of a verification, always the same for it
+	Writes         func() (uint64, bool)     // see sqlstore.Store.Writes; nil: each answer is read again
+	PublicUpload   func(id uuid.UUID) string // the upload URL of a verification, which never changes
 	AllowedOrigins []string                  // exact, such as https://app.example.com; may be empty
 	TLS            *tls.Config               // nil: requests are not encrypted
-	Weight         func(uuid.UUID) int       // of a workspace. It must not block
+	Weight         func(uuid.UUID) int       // weight of a workspace. Must not block
 	Trusted        listen.Trusted            // proxies whose PROXY and X-Forwarded-For headers are believed; may be none
 	Limits         Limits                    // see DefaultLimits
-	Nodes          func() int                // number of nodes that share the limits per key. It must not block
-	MaxFileBytes   int64                     // of a new file; 413 above
+	Nodes          func() int                // number of nodes that share the limits per key. Must not block
+	MaxFileBytes   int64                     // size of a new file; above it 413
 	MaxRows        int64                     // for customers; intake enforces it
-	PerWorkspace   ledger.Limits             // defaults for workspaces without limits of their own; 429 above
+	PerWorkspace   ledger.Limits             // defaults for workspaces without limits of their own; above them 429
 	UploadExpiry   time.Duration             // life of an upload URL
 	Pages          fasthttp.RequestHandler   // serves every path outside of the API; nil: 404. See PageRequest
 	PageRoutes     []string                  // possible values of PageRequest.Route; may be empty
-	Wake           func()                    // called when the ledger has something new. It must not block
+	Wake           func()                    // called when the ledger has something new. Must not block
 	Log            *slog.Logger              // access lines at debug level
 	Registerer     prometheus.Registerer     // gets rollcall_http_*
 	Tracer         *tracing.Tracer           // nil: nothing is traced
 	Now            func() time.Time          // for limits and Retry-After; nil: time.Now
 }
 
-// errNoAnswer: the goroutine that asked a shared question panicked or exited.
+// errNoAnswer: the goroutine that asked a shared question panicked or ended.
 var errNoAnswer = errors.New("http: the ledger gave no answer")
 
-// What pages of listed origins may send and read. A preflight is cached for 600 seconds, a time that every browser
-// respects.
+// What pages of listed origins may send and read. Browsers cache a preflight for 600 seconds; every browser accepts
+// this time.
 const (
 	corsHeaders = "X-API-Key, Idempotency-Key, X-Upload-Content-Length, X-Upload-Filename, Content-Type"
 	corsExposed = listen.HeaderRetryAfter + ", " + listen.HeaderRequestID + ", " + fasthttp.HeaderLink
 	corsMaxAge  = "600"
 )
 
-// preflight answers OPTIONS. It needs no key: browsers send none with it.
+// preflight answers OPTIONS. It needs no key, because browsers send none with it.
 func (s *Server) preflight(r *request) {
 	if s.origins.Foreign(r.RequestCtx) && r.route != routeCredits {
 		s.refuse(r, api.OriginNotAllowed, 0)
@@ -350,8 +352,8 @@ func (m *metrics) answered(route string, status int, took time.Duration) {
 	m.took.WithLabelValues(route, listen.Classes[status/100]).Observe(took.Seconds())
 }
 
-// finished counts a request and writes its access line and its span: route, method,
-// status, time and request id, never a path, a key or a query.
+// finished counts a request, and writes its access line and its span. They have route, method, status, time and
+// request id, but no path, key or query.
 func (s *Server) finished(r *request, began time.Time) {
 	took := time.Since(began)
 	status := r.Response.StatusCode()
@@ -373,7 +375,7 @@ func (s *Server) finished(r *request, began time.Time) {
 	}
 }
 
-// methodName returns a method for logs; it leaves out unknown methods, which are a stranger's text.
+// methodName returns a method for logs. For unknown methods, which a stranger chose, it returns nothing.
 func methodName(method []byte) string {
 	switch m := string(method); m {
 	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT":

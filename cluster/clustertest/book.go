@@ -17,7 +17,7 @@ var errDead = errors.New("clustertest: this node is dead")
 // book is one node's connection to the ledger, which a test can cut. Safe for concurrent use.
 type book struct {
 	ledger  ledger.Nodes
-	gate    <-chan struct{} // nothing passes before
+	gate    <-chan struct{} // calls wait until it is closed
 	arrived chan struct{}   // closed when the node comes to the gate
 	once    sync.Once
 

@@ -26,8 +26,8 @@ import (
 type Options struct {
 	cluster.Options
 	Kinds      cluster.Kinds
-	Answer     cluster.Answer // nil: it answers no queries
-	Ineligible string         // why it may not probe when it starts; "": it may
+	Answer     cluster.Answer // nil: the node answers no queries
+	Ineligible string         // why the node may not probe when it starts; "": it may
 }
 
 // startNode makes the node a member.
@@ -109,8 +109,8 @@ func (n *Node) start() {
 // http2 is what a client of the transport sends first (RFC 9113 §3.4): the preface and SETTINGS.
 const http2 = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 
-// touch connects to the node's port and keeps the connection until the node joins, so that its goroutine is done with
-// the transport's logger before the next port is opened.
+// touch connects to the node's port and keeps the connection until the node joins. So the port's goroutine is done
+// with the transport's logger before the next port is opened.
 func (n *Node) touch() error {
 	if n.options.Peers.Identity == nil {
 		return nil
@@ -131,7 +131,7 @@ func (n *Node) touch() error {
 	if _, err = io.WriteString(n.held, http2); err != nil {
 		return err
 	}
-	_, err = io.ReadFull(n.held, make([]byte, 9)) // the header of its first frame
+	_, err = io.ReadFull(n.held, make([]byte, 9)) // the header of the server's first frame
 	return err
 }
 
@@ -170,7 +170,7 @@ func (n *Node) Metric(name string) float64 {
 // can hold traffic back, and connections to a dead node are refused. Safe for concurrent use.
 type door struct {
 	*effort.Proxy
-	host   string // that others dial; the port is that of inside
+	host   string // others dial this host, at the port of inside
 	inside string // host:port of the node itself
 
 	mu   sync.Mutex
@@ -220,7 +220,7 @@ func (d *door) release() {
 	}
 }
 
-// close refuses new connections and ends the open ones, with what was held. It may be called twice.
+// close refuses new connections and ends the open ones; bytes that were held back are lost. It may be called twice.
 func (d *door) close() {
 	d.Close()
 	d.release()

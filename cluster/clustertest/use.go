@@ -13,14 +13,14 @@ import (
 	"rollcall/cluster/wire"
 )
 
-// keysCounted is how many keys a Use watches: enough for each of a handful of nodes to own many.
+// keysCounted is how many keys a Use watches. With so many keys each of a handful of nodes owns several.
 const keysCounted = 100
 
 // slack is the tolerance for rounding when a sum of fractions is compared with one.
 const slack = 1e-9
 
-// Use counts what all nodes of a world use of some keys. A node uses the shares of its last Comply until the next one,
-// or its death. Safe for concurrent use.
+// Use adds up what all nodes of a world use of some keys. A node uses the shares of its last ApplyShares until the
+// next one or until it dies. Safe for concurrent use.
 type Use struct {
 	keys []string
 

@@ -21,19 +21,20 @@ const (
 	// patience is how long an expected event may take: far longer than it takes on a slow machine.
 	patience = 3 * time.Minute
 
-	// scale is how much faster the nodes of a world are than those in production. A busy machine then causes false
-	// alarms, which the stories tolerate: they wait for a state, and check in between only what must never happen.
+	// scale makes the times of a world's nodes a fifth of those in production. A busy machine then causes false
+	// alarms. The stories tolerate them: they wait for a state, and check in between only what must never happen.
 	scale = 0.2
 
-	// atOnce is how many worlds may run at the same time. More of them starve each other of the processor, and all
-	// nodes time out.
+	// atOnce is how many worlds may run at the same time. With more of them each gets too little processor time, and
+	// all nodes time out.
 	atOnce = 6
 
 	// lookEvery is how often Await looks.
 	lookEvery = 20 * time.Millisecond
 )
 
-// slower is by what factor the times of nodes are longer: the race detector makes a heartbeat ten times as expensive.
+// slower is the factor by which the times of nodes are longer: the race detector makes a heartbeat ten times as
+// expensive.
 func slower() int {
 	if effort.Raced {
 		return 2
@@ -61,12 +62,12 @@ type World struct {
 	copies  []*sqlstore.Store // see OnCopy
 }
 
-// New makes a world of n nodes, named node-0, node-1 and so on, none of which has
-// joined. change, which may be nil, alters the options of a node.
+// New makes a world of n nodes, named node-0, node-1 and so on, none of which has joined. change, which may be nil,
+// alters the options of a node.
 //
-// New makes the test a parallel one. The ports of all tests of a package are opened
-// before any of them is used, because the actor library sets the process-wide
-// logger of its transport whenever it opens one: a data race with every port in use.
+// New makes the test a parallel one. The ports of all tests of a package are opened before any port is used. Whenever
+// the actor library opens a port, it sets the process-wide logger of its transport: a data race with every port in
+// use.
 func New(t *testing.T, n int, change func(i int, o *Options)) *World {
 	t.Helper()
 	w := Open(t, n, change)
@@ -74,11 +75,11 @@ func New(t *testing.T, n int, change func(i int, o *Options)) *World {
 	return w
 }
 
-// Open is New for a test that is not parallel: no other test may use ports meanwhile.
+// Open is New for a test that is not parallel: no other test may use ports at the same time.
 func Open(t *testing.T, n int, change func(i int, o *Options)) *World {
 	t.Helper()
 	w := &World{t: t, network: gossiptest.New(), Use: newUse(), Echo: &Echo{living: map[string][]int{}}}
-	// The disk is not the subject, and the folders are removed after the world is closed.
+	// These tests are not about the disk, and the folders are removed after the world is closed.
 	url := effort.Ledger(t, sqlstore.Migrate)
 	w.folder = effort.Folder(t)
 	t.Cleanup(w.close)
@@ -103,8 +104,8 @@ func Start(t *testing.T, n int) *World {
 	return w
 }
 
-// Story runs one of several stories of a world. Each begins in the state that the one before left; after a failure no
-// further one runs.
+// Story runs one of several stories of a world. Each story begins in the state that the story before left. After a
+// failure no further story runs.
 func (w *World) Story(name string, tell func(t *testing.T)) {
 	w.t.Helper()
 	outer := w.t
@@ -118,8 +119,8 @@ func (w *World) Story(name string, tell func(t *testing.T)) {
 	}
 }
 
-// close ends all nodes, one after the other: two that leave gossip at the same time would wait in vain for each other's
-// answer.
+// close ends all nodes one after the other: two nodes that leave gossip at the same time would each wait in vain for
+// the other's answer.
 func (w *World) close() {
 	w.Heal()
 	for _, n := range w.nodes {
@@ -144,7 +145,7 @@ func (w *World) close() {
 // Node returns a node by its number.
 func (w *World) Node(i int) *Node { return w.nodes[i] }
 
-// Join lets a node join and returns when it is a member, or why it was refused.
+// Join lets a node join. It returns when the node is a member, or why it was refused.
 func (w *World) Join(i int) error {
 	w.t.Helper()
 	n := w.nodes[i]
@@ -187,8 +188,8 @@ func (w *World) IsolateGossip(i int) { w.network.Isolate(w.nodes[i].wire.Address
 // CutLedger makes a node's calls to the ledger wait until Heal.
 func (w *World) CutLedger(i int) { w.nodes[i].book.cut() }
 
-// CutActors stops what is sent to a node over actor traffic. The other direction is open, but without questions there
-// are no answers.
+// CutActors stops what is sent to a node over actor traffic. The node can still send, but gets no questions, so it
+// sends no answers.
 func (w *World) CutActors(i int) { w.nodes[i].door.hold() }
 
 // Cut cuts a node off from everything.
@@ -225,7 +226,7 @@ func (w *World) Leave(i int) {
 	}
 }
 
-// Await looks until ok.
+// Await waits until ok returns true.
 func (w *World) Await(what string, ok func() bool) {
 	w.t.Helper()
 	end, tick := time.After(patience), time.Tick(lookEvery)
@@ -287,16 +288,16 @@ func (w *World) identity(name string, log *slog.Logger) (*secure.Identity, error
 	return secure.Load(paths[0], paths[1], paths[2], log)
 }
 
-// Gossip has settings that find a dead member within a second, and retry vanished ones as quickly, so that a cut heals
-// soon.
+// Gossip has settings that find a dead member within a second and retry vanished members as quickly, so that nodes
+// meet soon after a cut.
 func Gossip() gossip.Timing {
 	t := effort.Scaled(gossip.DefaultTiming(), scale*float64(slower()))
 	t.PushPullInterval, t.DeadTime, t.RejoinEvery = time.Second, time.Second, 200*time.Millisecond
 	return t
 }
 
-// Times are the times of a node in a world. Those that no story waits for are as long as in production: how long the
-// shares of a lost machine stay unused, and how long an answer may take.
+// Times are the times of a node in a world. Two of them are as long as in production, because no story waits for
+// them: how long the shares of a lost machine stay unused, and how long an answer may take.
 func Times() cluster.Times {
 	t := effort.Scaled(cluster.DefaultTimes(), scale*float64(slower()))
 	t.Linger, t.Ask = cluster.LingerMax, cluster.DefaultTimes().Ask

@@ -5,10 +5,10 @@
 // A member is one process, named by its session; its NodeMeta describes it. A node of another ledger, wire version,
 // cluster name or key is refused, and both sides say why.
 //
-// A guard stands between the network and the library. It drops and counts every message that is not from an allowed
-// network, not of this cluster, not encrypted with one of our keys, or not of the few kinds that members send. Some of
-// them would crash the library, which trusts every owner of a key.
+// A guard stands between the network and the library. It accepts only messages of this cluster that come from an
+// allowed network, are encrypted with one of our keys, and are of the few kinds that members send. It drops and
+// counts the others, of which some would crash the library: the library trusts everybody who has a key.
 //
-// Gossip decides which node is tried first; the truth is in the ledger. The package carries no messages of other
+// Gossip decides which node is tried first; the ledger decides who may work. The package carries no messages of other
 // packages. Start with Options, Start and Member.
 package gossip

@@ -18,8 +18,8 @@ import (
 // protocol is the version of the gossip protocol that all members speak: the library's default.
 const protocol = memberlist.ProtocolVersion2Compatible
 
-// leaveMax bounds how long Leave and Drain wait until a member has the message. Guess: ten times what gossip takes on a
-// good network.
+// leaveMax bounds how long Leave and Drain wait until one member has received the message. Guess: ten times what
+// gossip takes on a good network.
 const leaveMax = 2 * time.Second
 
 // Gossip is this process's membership. Safe for concurrent use.
@@ -49,8 +49,8 @@ type Gossip struct {
 	stopped bool       // guarded by mu
 }
 
-// Start begins to listen and joins. It returns ErrRefused when members were reached and all refused this node; when
-// none could be reached it goes on alone and tries again every Timing.RejoinEvery. It takes up to 5 s to resolve names
+// Start begins to listen and joins. It returns ErrRefused if it reached members and all of them refused this node. If
+// it reached none, it goes on alone and tries again every Timing.RejoinEvery. It takes up to 5 s to resolve names,
 // and then up to Timing.StreamTimeout for addresses that don't answer.
 func Start(o Options) (*Gossip, error) {
 	if err := o.Self.Validate(); err != nil {
@@ -91,7 +91,7 @@ func (g *Gossip) listen(o Options) error {
 	g.filter = &packetFilter{NodeAwareTransport: transport, networks: o.Networks, meters: g.meters, limiter: g.limiter,
 		inspect: inspector{label: o.Cluster, keys: o.Keys}}
 	ip, port, err := transport.FinalAdvertiseAddr(c.AdvertiseAddr, c.AdvertisePort)
-	if err == nil && !g.filter.allowed(netAddress(ip, port)) { // all members would refuse it; our own library would crash
+	if err == nil && !g.filter.allowed(netAddress(ip, port)) { // all members would refuse it; our library would crash
 		err = fmt.Errorf("this node's own address %s is in no network of cluster.allow_networks: add one", ip)
 	}
 	if err != nil {
@@ -135,7 +135,7 @@ func (g *Gossip) configure(o Options) *memberlist.Config {
 	return c
 }
 
-// openSockets listens as o says and completes c.
+// openSockets opens the sockets that o describes and completes c.
 func openSockets(o Options, c *memberlist.Config) (*memberlist.NetTransport, error) {
 	host, port, err := net.SplitHostPort(o.Listen)
 	if err != nil {
@@ -173,7 +173,8 @@ func openSockets(o Options, c *memberlist.Config) (*memberlist.NetTransport, err
 	return t, nil
 }
 
-// listenTries is how often a port is tried that must be free for packets and for streams. The library's number.
+// listenTries bounds how often Start looks for a port that is free for both packets and streams. The library's
+// number.
 const listenTries = 10
 
 func listenOn(bind string, c *memberlist.Config) (t *memberlist.NetTransport, err error) {
@@ -207,26 +208,27 @@ func resolveOne(host string) (netip.Addr, error) {
 	return all[0], nil
 }
 
-// Members returns the sessions that are alive or suspect, self included until Leave, sorted: for each node and each
-// actor address only the youngest. So self is missing when a younger process has taken its place (see Displaced).
+// Members returns the sessions that are alive or suspect, sorted, with self until Leave. Of several sessions of one
+// node or actor address it returns only the youngest. So self is missing when a younger process has taken its place
+// (see Displaced).
 func (g *Gossip) Members() []Member {
 	members, _ := g.table.view(g.self.Session)
 	return members
 }
 
-// Changed delivers a value a moment after Members or their metadata changed. It has room for one.
+// Changed delivers a value a moment after Members or their metadata changed. The channel holds one value.
 func (g *Gossip) Changed() <-chan struct{} { return g.changed }
 
-// Displaced delivers, at most once, the younger process that has taken the place of this one: it has the same node
-// identity or actor address, and has been seen for longer than a dead process would be. The cause is a copied data
-// folder, node identity or advertised address; this process should stop.
+// Displaced delivers, at most once, the younger process that has taken the place of this one. That process has the
+// same node identity or actor address, and has been seen for longer than a dead process would be. The cause is a
+// copied data folder, node identity or advertised address; this process should stop.
 func (g *Gossip) Displaced() <-chan Member { return g.displaced }
 
 // Address returns the host:port at which others reach this node's gossip.
 func (g *Gossip) Address() string { return g.address }
 
-// Drain tells all members whether this process is draining. It waits until one has received it, at most leaveMax. After
-// an error perhaps nobody has it yet; gossip goes on to spread it. Errors: ErrStopped.
+// Drain tells all members whether this process is draining. It waits, at most leaveMax, until one member has received
+// the message. After an error perhaps no member has it yet; gossip goes on to spread it. Errors: ErrStopped.
 func (g *Gossip) Drain(draining bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -237,13 +239,13 @@ func (g *Gossip) Drain(draining bool) error {
 		return nil
 	}
 	if err := g.list.UpdateNode(leaveMax); err != nil {
-		return fmt.Errorf("gossip: tell whether this node drains: %w", err)
+		return fmt.Errorf("gossip: announce whether this node drains: %w", err)
 	}
 	return nil
 }
 
-// Leave tells all members that this process leaves, so that they need not find out. It returns when one has received
-// it, when ctx ends, or after leaveMax. Stop must follow. A second call, or one after Stop, does nothing.
+// Leave tells all members that this process leaves, so that they need not find out. It returns when one member has
+// the message, when ctx ends, or after leaveMax. Stop must follow. A second call, or one after Stop, does nothing.
 func (g *Gossip) Leave(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -323,13 +325,13 @@ func (g *Gossip) announce(ctx context.Context) {
 	}
 }
 
-// displacedAfter is how long a younger process must hide this one: twice as long as a dead one stays a member, so that
-// neither a wrong clock nor an old message ends this process.
+// displacedAfter is how long a younger process must hide this one before this one stops. It is twice as long as a
+// dead process stays a member, so neither a wrong clock nor an old message ends this process.
 func (g *Gossip) displacedAfter() time.Duration {
 	return 2 * time.Duration(g.timing.SuspicionMult*g.timing.SuspicionMaxTimeoutMult) * g.timing.ProbeInterval
 }
 
-// settle waits until nothing has changed for Debounce, at most DebounceMax.
+// settle waits until nothing has changed for Debounce. It waits at most DebounceMax.
 func (g *Gossip) settle(ctx context.Context) bool {
 	most, quiet := time.NewTimer(g.timing.DebounceMax), time.NewTimer(g.timing.Debounce)
 	defer most.Stop()
@@ -368,11 +370,11 @@ func (g *Gossip) logMembers(known map[uuid.UUID]Member) map[uuid.UUID]Member {
 
 // delegate gives the library this node's metadata; it has no messages.
 type delegate struct {
-	mu   sync.Mutex // of its own: the library asks for the metadata while it holds its lock
+	mu   sync.Mutex // a lock of its own: the library asks for the metadata while it holds the library's lock
 	meta NodeMeta
 }
 
-// setDraining reports whether this is new.
+// setDraining reports whether the value changed.
 func (d *delegate) setDraining(draining bool) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -395,7 +397,7 @@ func (*delegate) LocalState(bool) []byte { return nil }
 
 func (*delegate) MergeRemoteState([]byte, bool) {}
 
-// pings is called after answered pings.
+// pings receives the library's calls about answered pings.
 type pings struct{ g *Gossip }
 
 func (pings) AckPayload() []byte { return nil }

@@ -71,7 +71,7 @@ func TestMembersFindEachOtherOverSockets(t *testing.T) {
 	}
 	heard(t, "leave", nodes[2].Leave(t.Context()))
 	nodes[0].awaitNames(t, "node-a", "node-b")
-	if err := nodes[1].Stop(); err != nil { // without a word, as a killed one
+	if err := nodes[1].Stop(); err != nil { // without Leave, as a killed process
 		t.Errorf("stop: %v", err)
 	}
 	nodes[0].awaitNames(t, "node-a")
@@ -125,8 +125,8 @@ func TestASilentMemberIsSuspectBeforeItIsGone(t *testing.T) {
 	nodes[0].awaitNames(t, "node-a", "node-b")
 }
 
-// heard wants that what a node says was heard; on a busy machine nobody may have
-// confirmed it in time, and what the others know tells whether it was.
+// heard accepts an error if the message arrived all the same: on a busy machine no node may have confirmed it in
+// time, but the others' lists of members show that they have it.
 func heard(t *testing.T, what string, err error) {
 	t.Helper()
 	effort.ErrorIf(t, err != nil && !strings.Contains(err.Error(), "timeout waiting"), "%s: %v", what, err)
@@ -158,7 +158,7 @@ func TestEndsComeInAnyOrderAndOnceEach(t *testing.T) {
 	nodes := cluster(t, gossiptest.New(), 3, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_ = nodes[0].Leave(ctx) // does not wait; may not have been heard
+	_ = nodes[0].Leave(ctx) // returns at once; perhaps no member has the message
 	for range 2 {
 		effort.ErrIs(t, nodes[0].Stop(), nil, "stop")
 		effort.ErrIs(t, nodes[0].Leave(t.Context()), nil, "leave after stop")
@@ -170,8 +170,8 @@ func TestEndsComeInAnyOrderAndOnceEach(t *testing.T) {
 	effort.ErrIs(t, nodes[2].Stop(), nil, "stop without leave")
 }
 
-// A partition that outlives the library's memory of the dead heals by itself, from the seeds, and where the only seed
-// is gone, because members remember whom they have lost.
+// TestALongPartitionHeals: a partition heals by itself even when it lasts longer than the library remembers dead
+// members. Nodes reconnect through the seeds, and through addresses of lost members if the only seed is gone.
 func TestALongPartitionHeals(t *testing.T) {
 	effort.NotShort(t, "takes seconds")
 	t.Parallel()
@@ -199,8 +199,8 @@ func TestALongPartitionHeals(t *testing.T) {
 	}
 }
 
-// forget waits until nodes see no others than themselves, and then long enough for the
-// library to forget the dead, which it does not tell: DeadTime and two rounds of pings.
+// forget waits until nodes see only themselves, and then until the library has forgotten the dead members. The
+// library does not report that, so forget waits for DeadTime and two rounds of pings.
 func forget(t *testing.T, nodes []*node) {
 	t.Helper()
 	for _, n := range nodes {
@@ -209,8 +209,8 @@ func forget(t *testing.T, nodes []*node) {
 	<-time.After(100*time.Millisecond + 3*quick().ProbeInterval)
 }
 
-// Each case is a node that must not become a member: what its operator reads, and what the operator of the cluster
-// reads. No key is in either.
+// TestANodeThatDoesNotBelongIsRefusedOnBothSides: each case is a node that must not become a member. It checks what
+// the node's operator reads and what the cluster's operator reads. Neither text contains a key.
 func TestANodeThatDoesNotBelongIsRefusedOnBothSides(t *testing.T) {
 	key, other := NewKey(), NewKey()
 	for _, c := range []struct {
@@ -333,8 +333,8 @@ func TestAClusterMeetsAnotherOneLaterAndStaysApart(t *testing.T) {
 	effort.Within(t, "the log says it", func() bool { return early.log.Has("members refuse this node") })
 }
 
-// A process that does not check anything takes the members as its own and tells
-// them that it is alive, in packets and by others: nobody believes it.
+// TestAStrangerThatDoesNotAskIsNoMember: a process without any checks takes the members as its own, and sends them,
+// in packets and through others, that it is alive. No node makes it a member.
 func TestAStrangerThatDoesNotAskIsNoMember(t *testing.T) {
 	t.Parallel()
 	network := gossiptest.New()
@@ -356,7 +356,7 @@ func TestAStrangerThatDoesNotAskIsNoMember(t *testing.T) {
 	}
 }
 
-// meta is a delegate with a card of its own.
+// meta is a delegate with metadata that the test sets.
 type meta struct {
 	*delegate
 	card []byte
@@ -381,7 +381,7 @@ func TestMembersAreBounded(t *testing.T) {
 	for i := range membersMax - 1 {
 		effort.OK(t, alive(), "member", i+2)
 	}
-	effort.ErrHas(t, alive(), "one more than", "member", membersMax+1)
+	effort.ErrHas(t, alive(), "finds no room", "member", membersMax+1)
 }
 
 // patience is how long something that must happen may take on a slow machine.
@@ -397,7 +397,7 @@ func quick() Timing {
 	return t
 }
 
-// cutOff is for nodes that cannot reach others for a while.
+// cutOff is an option for nodes that cannot reach others for a while.
 func cutOff(o *Options) { o.Timing.StreamTimeout = 2 * time.Second }
 
 // TestMain lets all tests run at the same time: they mostly wait.
@@ -521,7 +521,7 @@ func (n *node) counter(t *testing.T, name string, labels ...string) float64 {
 	return nettest.Sum(t, n.metrics, name, labels...)
 }
 
-// writeKeys writes a file of keys and gives its path.
+// writeKeys writes a file of keys and returns its path.
 func writeKeys(t *testing.T, keys ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "gossip.keys")

@@ -139,7 +139,7 @@ func (g *packetFilter) allowed(a net.Addr) bool {
 	return err == nil && slices.ContainsFunc(g.networks, func(n netip.Prefix) bool { return n.Contains(address) })
 }
 
-// drop counts a dropped message, and logs it if a person may have to act.
+// drop counts a dropped message, and logs it if an operator may have to act.
 func (g *packetFilter) drop(unit string, why reason, label string, from net.Addr) {
 	g.meters.drops.WithLabelValues(unit, string(why)).Inc()
 	switch why {
@@ -183,7 +183,7 @@ func (g *packetFilter) DialAddressTimeout(a memberlist.Address, timeout time.Dur
 	}
 	g.meters.stream(directionOut)
 	s := g.hold(&stream{Conn: c, filter: g})
-	if a.Name == "" { // joins have no name, pings and syncs of members have one
+	if a.Name == "" { // a join has no name; pings and syncs of members have one
 		g.mu.Lock()
 		s.attempt = g.attempts[a.Addr]
 		g.mu.Unlock()
@@ -192,7 +192,7 @@ func (g *packetFilter) DialAddressTimeout(a memberlist.Address, timeout time.Dur
 	return s, nil
 }
 
-// dial connects unless the guard is shut down; Shutdown does not wait for it.
+// dial connects unless the guard is shut down. Shutdown does not wait for it.
 func (g *packetFilter) dial(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
 	type result struct {
 		c   net.Conn
@@ -231,7 +231,7 @@ func (g *packetFilter) Shutdown() error {
 	return err
 }
 
-// begin makes the guard note how a join at an address goes, until end.
+// begin makes the guard note, until end, how a join at an address goes.
 func (g *packetFilter) begin(address string) *attempt {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -246,12 +246,12 @@ func (g *packetFilter) end(address string) {
 	delete(g.attempts, address)
 }
 
-// attempt notes how a join at one address goes, because the library's errors are mere texts. All its methods do nothing
-// on nil. Safe for concurrent use.
+// attempt notes how a join at one address goes, because the library's errors are only texts. On nil all its methods
+// do nothing. Safe for concurrent use.
 type attempt struct {
 	mu      sync.Mutex
 	reached bool  // guarded by mu: the connection was accepted
-	cause   error // guarded by mu: why it failed after that, as far as the stream tells
+	cause   error // guarded by mu: why it failed after that, if the stream shows it
 }
 
 func (a *attempt) reach() {
@@ -278,7 +278,8 @@ func (a *attempt) result() (reached bool, cause error) {
 	return a.reached, a.cause
 }
 
-// stream is a connection whose first message is inspected before the library reads it. Only one goroutine may read it.
+// stream is a connection whose first message is inspected before the library reads it. Only one goroutine may read
+// from it.
 type stream struct {
 	net.Conn
 	filter   *packetFilter

@@ -25,7 +25,7 @@ import (
 	"rollcall/config/effort"
 )
 
-// seal seals as the library does, and as it does not: any version, any text.
+// seal encrypts a text as the library does, but with any version and any text, also such as the library never uses.
 func seal(version byte, key, plain, bound []byte) []byte {
 	block, err := aes.NewCipher(key)
 	if err != nil {
@@ -61,9 +61,9 @@ func sealedAnswer(version byte, key, plain []byte) []byte {
 	return append(head, seal(version, key, plain, append(bytes.Clone(head), "test"...))...)
 }
 
-// crafted is what crashes the library. Whoever made it has the key.
+// crafted returns messages that crash the library. Only somebody with the key can make them.
 func crafted(key []byte) (packets, streams [][]byte) {
-	padding := bytes.Repeat([]byte{0xff}, 16) // says that 255 of 16 bytes are padding
+	padding := bytes.Repeat([]byte{0xff}, 16) // claims that 255 of 16 bytes are padding
 	packets = [][]byte{sealedPacket(0, key, padding)}
 	streams = [][]byte{sealedStream(1, key, nil), sealedStream(0, key, padding)}
 	return packets, streams
@@ -71,7 +71,7 @@ func crafted(key []byte) (packets, streams [][]byte) {
 
 const bareKey = "ROLLCALL_TEST_BARE_KEY"
 
-// TestBareLibrary is no test but the process that TestTheLibraryCrashes crashes.
+// TestBareLibrary is not a test: TestTheLibraryCrashes runs it as a process of its own and crashes it.
 func TestBareLibrary(t *testing.T) {
 	key, err := base64.StdEncoding.DecodeString(os.Getenv(bareKey))
 	if len(key) == 0 || err != nil {
@@ -86,8 +86,8 @@ func TestBareLibrary(t *testing.T) {
 	_, _ = io.Copy(io.Discard, os.Stdin) // until the parent closes it
 }
 
-// Each crafted packet and stream ends a process with the library alone: if one day
-// it does not, the guard may be made simpler.
+// TestTheLibraryCrashes: each crafted packet and stream ends a process that uses the library alone. If this test
+// fails one day, the library is safer and the guard may become simpler.
 func TestTheLibraryCrashes(t *testing.T) {
 	effort.Children(t)
 	t.Parallel()
@@ -100,7 +100,7 @@ func TestTheLibraryCrashes(t *testing.T) {
 	}
 }
 
-// crashBare starts a bare process, sends it b and gives what it wrote.
+// crashBare starts a process without the guard, sends it b and returns what it wrote.
 func crashBare(t *testing.T, key string, b []byte, stream bool) string {
 	t.Helper()
 	process := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestBareLibrary$", "-test.v")
@@ -124,7 +124,7 @@ func crashBare(t *testing.T, key string, b []byte, stream bool) string {
 	return string(rest) + errors.String()
 }
 
-// send sends b to an address on loopback, and reads an answer of a stream to its end.
+// send sends b to an address on loopback. For a stream it reads the answer to its end.
 func send(t *testing.T, address string, b []byte, stream bool) {
 	t.Helper()
 	network := "udp"
@@ -166,7 +166,8 @@ func TestAGuardedNodeLivesOn(t *testing.T) {
 	n.awaitNames(t, "node-a", "node-b")
 }
 
-// An answer to a join is looked into as well: a member with the key could crash who asks it.
+// TestACraftedAnswerDoesNotCrashWhoAsks: the guard also inspects answers to a join, because a member with the key
+// could crash the node that joins.
 func TestACraftedAnswerDoesNotCrashWhoAsks(t *testing.T) {
 	t.Parallel()
 	text := NewKey()
@@ -218,7 +219,7 @@ func TestTheGuardTellsWhatMembersSend(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name  string
-		plain []byte // sealed with the key, as a packet
+		plain []byte // the test encrypts it with the key and sends it as a packet
 		want  reason
 	}{
 		{"ping", ping, passes},
@@ -307,7 +308,7 @@ func TestTheGuardTellsWhatMembersSendOnStreams(t *testing.T) {
 				}
 				from, got, _, err := i.stream(bytes.NewReader(b), incoming)
 				if keys == nil && errors.Is(err, io.EOF) {
-					got, err = malformed, nil // it waits for the rest
+					got, err = malformed, nil // the inspector waits for the rest
 				}
 				effort.ErrorIf(t, got != want || err != nil,
 					"%s, incoming %v, sealed %v: got %q, %v, want %q", c.name, incoming, keys != nil, got, err, want)
@@ -315,7 +316,7 @@ func TestTheGuardTellsWhatMembersSendOnStreams(t *testing.T) {
 					continue
 				}
 				if all, err := io.ReadAll(from); err != nil || !bytes.Equal(all, b) {
-					t.Errorf("%s, incoming %v: what passes was changed", c.name, incoming)
+					t.Errorf("%s, incoming %v: the inspector changed bytes that it let through", c.name, incoming)
 				}
 			}
 		}
@@ -352,7 +353,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	effort.Is(t, n.counter(t, "rollcall_gossip_dropped_total", "reason=too_many"), 1)
 }
 
-// tap keeps what goes through a transport in plain text, to be changed and sent again.
+// tap keeps a plain copy of what goes through a transport, so that a test can change it and send it again.
 type tap struct {
 	*gossiptest.Transport
 	mu      sync.Mutex
@@ -398,7 +399,7 @@ func captured(t *testing.T, key string, n int) [][]byte {
 	return plain
 }
 
-// change makes another text of one: some bytes other, some less, some more.
+// change returns a changed copy of a text: some bytes differ, some are left out, some are added.
 func change(r *rand.Rand, b []byte) []byte {
 	b = bytes.Clone(b)
 	for range 1 + r.IntN(4) {
@@ -416,9 +417,9 @@ func change(r *rand.Rand, b []byte) []byte {
 	return b
 }
 
-// Whoever has the key can send anything; none of it ends the process, which is what this test is, and the node goes on.
-// Half of the packets is changed from real ones, some is sent as it was (a replay), the rest is noise; each goes as a
-// packet, and some as streams.
+// TestRandomPacketsAndStreamsDoNotCrashANode: somebody with the key can send anything, but none of it ends the
+// process, and the node goes on. Half of the packets are changed copies of real ones, some are unchanged copies (a
+// replay), the rest is noise. Each is sent as a packet, and some as streams too.
 func TestRandomPacketsAndStreamsDoNotCrashANode(t *testing.T) {
 	t.Parallel()
 	count := effort.Cases(20_000)
@@ -451,7 +452,7 @@ func TestRandomPacketsAndStreamsDoNotCrashANode(t *testing.T) {
 		if r.IntN(10) > 0 {
 			packet = sealedPacket(1, key, plain)
 		}
-		if i%400 == 0 { // the queue has room for what was not taken yet
+		if i%400 == 0 { // so that the queue never overflows
 			effort.Within(t, "what was sent is taken", func() bool { return taken() >= i })
 		}
 		_, _ = attacker.WriteTo(packet, n.Address())
@@ -477,7 +478,7 @@ func write(from *gossiptest.Transport, to string, b []byte) {
 	_, _ = io.Copy(io.Discard, c)
 }
 
-// FuzzInspector checks that any bytes are judged without a crash, and that of what passes no byte is changed.
+// FuzzInspector checks that the inspector judges any bytes without a crash, and changes no byte that it lets through.
 func FuzzInspector(f *testing.F) {
 	f.Add([]byte{kindLabel, 1, 't', kindPing, 0x80}, true)
 	f.Add(labelled("t", state([]byte{1}, []byte{0}, nil)), true)

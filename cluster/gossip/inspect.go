@@ -32,8 +32,9 @@ const (
 	kindLabel        = 244 // a byte of length, the cluster's name and a message follow
 )
 
-// Encrypted messages are a version, a nonce, the ciphertext and its tag. Version 0 is the library's padded form. The
-// library does not check the padding and crashes when it is wrong. No member of a rollcall cluster uses it.
+// An encrypted message consists of a version, a nonce, the ciphertext and its tag. Version 0 is the library's padded
+// form. The library does not check the padding, and wrong padding crashes it. No member of a rollcall cluster uses
+// it.
 const (
 	sealVersion  = 1
 	nonceBytes   = 12
@@ -41,20 +42,20 @@ const (
 	sealOverhead = 1 + nonceBytes + tagBytes
 )
 
-// streamBytesMax bounds a message on a stream: the state of all members, at most about 650 bytes each, so it suffices
-// for some 1,600.
+// streamBytesMax bounds a message on a stream. The largest is the state of all members, at most about 650 bytes each,
+// so the bound suffices for some 1,600 members.
 const streamBytesMax = 1 << 20
 
-// reason is why a message is dropped: a label of a metric, so there are few.
+// reason is why a message is dropped. It is a label of a metric, so there are few values.
 type reason string
 
 const (
 	passes        reason = ""
 	otherNetwork  reason = "network"   // from outside the allowed networks
 	otherCluster  reason = "cluster"   // it has another cluster's name
-	otherKey      reason = "key"       // no key on our ring opens it
-	notEncrypted  reason = "unsealed"  // we have keys, it uses none
-	badSeal       reason = "seal"      // a form of sealing that would crash the library
+	otherKey      reason = "key"       // no key on our ring decrypts it
+	notEncrypted  reason = "unsealed"  // we have keys, but the message isn't encrypted
+	badSeal       reason = "seal"      // encrypted in a form that would crash the library
 	malformed     reason = "malformed" // no message that members send
 	tooLarge      reason = "too_large"
 	tooManyAtOnce reason = "too_many"
@@ -66,7 +67,8 @@ type inspector struct {
 	keys  *Keyring // nil: nothing is sealed
 }
 
-// packet reports whether a packet is from a member of this cluster. If another cluster sent it, label is its name.
+// packet checks whether a packet is from a member of this cluster: why is "" if it is. If another cluster sent it,
+// label is that cluster's name.
 func (i inspector) packet(b []byte) (why reason, label string) {
 	label, rest, ok := cutLabel(b)
 	if !ok {
@@ -97,8 +99,8 @@ func cutLabel(b []byte) (label string, rest []byte, ok bool) {
 	return string(b[2 : 2+int(b[1])]), b[2+int(b[1]):], true
 }
 
-// open returns the plain text of an encrypted message, or why there is none. An empty plain text is refused, because
-// the library reads its first byte unchecked.
+// open decrypts a message, or returns why it can't. It refuses an empty plain text, because the library reads the
+// first byte unchecked.
 func open(keys []cipher.AEAD, sealed, bound []byte) ([]byte, reason) {
 	if len(sealed) <= sealOverhead || sealed[0] != sealVersion {
 		if len(sealed) > 0 && sealed[0] > sealVersion {
@@ -146,8 +148,8 @@ func singleKind(b []byte) reason {
 	return malformed
 }
 
-// stream reads as much of the first message from r as must be checked, and returns a reader that begins at the front
-// again. Incoming streams begin with the cluster's name, answers don't. Errors are r's.
+// stream reads as much of the first message from r as must be checked, and returns a reader that starts with these
+// bytes. Incoming streams begin with the cluster's name, answers don't. An error comes from r.
 func (i inspector) stream(r io.Reader, incoming bool) (from io.Reader, why reason, label string, err error) {
 	s := &scanner{from: r}
 	if incoming {
@@ -201,8 +203,8 @@ func (i inspector) encryptedStream(s *scanner, incoming bool) (reason, error) {
 	return why, nil
 }
 
-// streamKind reports whether a message on a stream is of a kind that members send:
-// state and pings, and as answers state, acks and errors.
+// streamKind checks whether members send this kind of message on a stream. Incoming streams carry states and pings;
+// answers are states, acks and errors.
 func streamKind(kind byte, s *scanner, incoming bool) (reason, error) {
 	switch {
 	case kind == kindPushPull:
@@ -264,8 +266,8 @@ const (
 	headKey       = 0xa0     // fixstr, or its length in the low bits
 )
 
-// stateHead reports whether members send such a head. The library allocates memory for as many members as the head
-// announces, and for the user state.
+// stateHead checks whether a member could have sent this head. The library allocates memory for as many members as
+// the head announces, and for the user state.
 func (s *scanner) stateHead() (reason, error) {
 	b, err := s.ReadByte()
 	if err != nil || b != headMap {
@@ -303,7 +305,7 @@ func (s *scanner) number() (uint64, reason, error) {
 	}
 	width := int64(0)
 	switch {
-	case b < 0x80 || b == 0xc2 || b == 0xc3: // the number itself; false, true
+	case b < 0x80 || b == 0xc2 || b == 0xc3: // the byte is the number itself, or false, or true
 		return uint64(b), passes, nil
 	case b == 0xcc || b == 0xd0:
 		width = 1
@@ -382,7 +384,7 @@ func (m *meters) refuse(what string) { m.refused.WithLabelValues(what).Inc() }
 // noticeEvery is how often the same warning is logged: strangers must not fill the log.
 const noticeEvery = time.Minute
 
-// loggedMax bounds the keys whose last warning is remembered.
+// loggedMax bounds the keys for which the time of the last warning is kept.
 const loggedMax = 256
 
 // logLimiter logs a warning at most once a minute per key. Safe for concurrent use.
@@ -397,7 +399,8 @@ func newLogLimiter(log *slog.Logger) *logLimiter {
 	return &logLimiter{log: log, said: map[string]time.Time{}}
 }
 
-// warn logs text, a constant, as a warning; at debug level if the key had a warning less than noticeEvery ago.
+// warn logs text, a constant, as a warning. If the key had a warning less than noticeEvery ago, it logs at debug
+// level.
 func (n *logLimiter) warn(key, text string, args ...any) {
 	if n.due(key, time.Now()) {
 		n.log.Warn(text, args...)
@@ -429,8 +432,8 @@ type library struct {
 	suspect func(session string) // is called when pings of a member go unanswered
 }
 
-// Write implements io.Writer. Warnings and errors are logged as warnings, those with the same first two words once a
-// minute; the rest at debug level.
+// Write implements io.Writer. It logs the library's warnings and errors as warnings, and everything else at debug
+// level. Of lines with the same first two words it logs one a minute.
 func (l library) Write(line []byte) (int, error) {
 	level, text := splitLine(string(line))
 	// The library reports a suspicion only here (state.go, probeNode).

@@ -17,11 +17,12 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// resolveTimeout bounds looking up one name. Go's resolver would usually try twice for 5 s, too long for a start.
+// resolveTimeout bounds looking up one name. Go's resolver would usually try twice for 5 s each, which is too long
+// for a start.
 const resolveTimeout = 5 * time.Second
 
-// joinRoundMax bounds the addresses tried in one round, and joinAtOnce how many at the same time. After a partition
-// healed, one member that answers brings all the others. Guess.
+// joinRoundMax bounds the addresses tried in one round, and joinAtOnce those tried at the same time. After a
+// partition has healed, one member that answers brings all the others. Guess.
 const (
 	joinRoundMax = 32
 	joinAtOnce   = 8
@@ -33,8 +34,8 @@ const refusedTextsMax = 3
 // errUnreached means that no member answered at an address.
 var errUnreached = errors.New("cannot be reached")
 
-// join tries all addresses where no member is known. It returns nil if there are none or one accepted this node,
-// ErrRefused if all that answered refused it, and errUnreached if nobody answered.
+// join tries all addresses where no member is known. It returns nil if there are no such addresses or one member
+// accepted this node, ErrRefused if every member that answered refused it, and errUnreached if none answered.
 func (g *Gossip) join(ctx context.Context) error {
 	absent := g.absent(ctx)
 	if len(absent) == 0 {
@@ -74,7 +75,7 @@ func (g *Gossip) join(ctx context.Context) error {
 	return fmt.Errorf("%d addresses: %w", len(absent), errUnreached)
 }
 
-// try joins at one address. An error is errUnreached, or says who refused us.
+// try joins at one address. The error is errUnreached or names the member that refused us.
 func (g *Gossip) try(address string) error {
 	if g.table.addresses()[address] {
 		return nil // another try found this member
@@ -100,7 +101,7 @@ func (g *Gossip) try(address string) error {
 	return fmt.Errorf("joining by %s: %s", address, text)
 }
 
-// absent returns addresses of seeds and vanished members where no member is known now, in random order, at most
+// absent returns addresses of seeds and vanished members at which no member is known now, in random order, at most
 // joinRoundMax.
 func (g *Gossip) absent(ctx context.Context) []string {
 	wanted := g.table.lost(time.Now())
@@ -146,8 +147,8 @@ func resolveSeed(ctx context.Context, seed string) ([]string, error) {
 	return addresses, nil
 }
 
-// rejoin keeps trying absent addresses: the library forgets a dead member after DeadTime, and the two sides of a healed
-// partition would stay apart.
+// rejoin keeps trying absent addresses. Without it, the two sides of a healed partition would stay apart, because the
+// library forgets a dead member after DeadTime.
 func (g *Gossip) rejoin(ctx context.Context) {
 	tick := time.Tick(g.timing.RejoinEvery)
 	for {
@@ -181,8 +182,8 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.text }
 
-// check is the only place that decides whether a node may be a member: n is what is known about it, self is this
-// process. The text is for the logs of both sides, as each checks the other.
+// check is the only place that decides whether a node may be a member: n describes that node, self this process. The
+// text is for the logs of both sides, as each checks the other.
 func check(n *memberlist.Node, self NodeMeta) *refusal {
 	card, err := decodeNodeMeta(n.Meta)
 	if err != nil || card.Session.String() != n.Name {
@@ -197,7 +198,7 @@ func check(n *memberlist.Node, self NodeMeta) *refusal {
 		return &refusal{"wire", fmt.Sprintf("%s (program %s) speaks wire version %d, node %q (program %s) %d: run "+
 			"programs of one wire version", who, card.Version, card.Wire, self.Name, self.Version, self.Wire)}
 	case n.PCur != protocol || n.PMin > protocol || n.PMax < protocol || n.DMin != 0 || n.DMax != 0 || n.DCur != 0:
-		// One such member would make every later exchange of states fail.
+		// A member with another protocol version would make every later exchange of states fail.
 		return &refusal{"protocol", fmt.Sprintf("%s speaks another version of the gossip protocol (%d): run the "+
 			"same program everywhere", who, n.PCur)}
 	}
@@ -211,8 +212,8 @@ func (e events) NotifyJoin(n *memberlist.Node)   { e.g.table.put(n, time.Now()) 
 func (e events) NotifyUpdate(n *memberlist.Node) { e.g.table.put(n, time.Now()) }
 func (e events) NotifyLeave(n *memberlist.Node)  { e.g.table.drop(n, time.Now()) }
 
-// NotifyAlive implements memberlist.AliveDelegate: it is called for every message that a node is alive, over packets or
-// streams.
+// NotifyAlive implements memberlist.AliveDelegate. The library calls it for every message, in packets or streams,
+// that says that a node is alive.
 func (e events) NotifyAlive(n *memberlist.Node) error {
 	if n.Name == e.g.self.Session.String() {
 		return nil
@@ -225,7 +226,7 @@ func (e events) NotifyAlive(n *memberlist.Node) error {
 		case refused:
 			return e.g.refuse(&refusal{"ledger", e.g.copied(n.Address())}, n)
 		case !room:
-			return e.g.refuse(&refusal{"full", fmt.Sprintf("the node at %s is one more than %d members", n.Address(),
+			return e.g.refuse(&refusal{"full", fmt.Sprintf("the node at %s finds no room: there are %d members", n.Address(),
 				membersMax)}, n)
 		}
 	}
@@ -233,8 +234,8 @@ func (e events) NotifyAlive(n *memberlist.Node) error {
 	return nil
 }
 
-// NotifyMerge implements memberlist.MergeDelegate: it is called when a node joins, on both sides, with all that the
-// other side knows.
+// NotifyMerge implements memberlist.MergeDelegate. The library calls it on both sides of a join, with all members
+// that the other side knows.
 func (e events) NotifyMerge(nodes []*memberlist.Node) error {
 	for _, n := range nodes {
 		if n.State != memberlist.StateAlive && n.State != memberlist.StateSuspect || n.Name == e.g.self.Session.String() {
@@ -247,8 +248,8 @@ func (e events) NotifyMerge(nodes []*memberlist.Node) error {
 	return nil
 }
 
-// Refuse ends the membership of a session for good in this process's view: it works on another ledger with the same
-// identity as this process's. A second call does nothing.
+// Refuse makes this process drop a member for good, because the member works on another ledger with the same
+// identity. A second call does nothing.
 func (g *Gossip) Refuse(session uuid.UUID) {
 	m := g.table.refuse(session)
 	if m == nil {
@@ -258,7 +259,7 @@ func (g *Gossip) Refuse(session uuid.UUID) {
 	g.log.Error("node is refused", "node", m.Name, "id", m.Node, "address", m.Address, "err", g.copied(m.Address))
 }
 
-// copied says why a former member, the node at an address, is refused.
+// copied returns why a former member, the node at an address, is refused.
 func (g *Gossip) copied(address string) string {
 	return fmt.Sprintf("the node at %s works on another ledger with the same identity %s as that of node %q, so one is a copy of "+
 		"the other: stop all nodes of the copy, run `rollcall ledger renew` on it, and start them again", address,

@@ -33,11 +33,11 @@ const keyFileMax = 64 << 10
 const keyFileHead = "# Gossip keys of a rollcall cluster: one a line, the first encrypts, all decrypt. Secret.\n"
 
 // Keyring is the keys that encrypt the gossip, and their file. The primary key encrypts, every key decrypts. A change
-// is written first and then applies to the running gossip at once; if it can't be written nothing changes. Safe for
-// concurrent use. No key appears in an error or a log.
+// is written to the file first, and then applies to the running gossip at once. If it can't be written, nothing
+// changes. Safe for concurrent use. No key appears in an error or a log.
 //
-// The file has one key a line, 32 bytes in base64, the primary first; a line that
-// begins with # is a comment. Comments are lost when the ring changes.
+// The file has one key a line, 32 bytes in base64, the primary first; a line that begins with # is a comment.
+// Comments are lost when the ring changes.
 type Keyring struct {
 	path string
 
@@ -45,7 +45,7 @@ type Keyring struct {
 	keys    [][]byte      // guarded by mu; the primary first, never empty; a slice is never changed in place
 	opening []cipher.AEAD // guarded by mu; of keys, in their order
 
-	// library is memberlist's own ring, with its own locks. Keys are added to it and used, never removed: its RemoveKey
+	// library is memberlist's own ring, with its own locks. Keys are added to it, but never removed: its RemoveKey
 	// shifts the slice that its readers walk without a lock. Messages that only a removed key decrypts are dropped
 	// before the library sees them.
 	library *memberlist.Keyring
@@ -154,7 +154,7 @@ func same(key []byte) func([]byte) bool {
 	return func(k []byte) bool { return string(k) == string(key) }
 }
 
-// Fingerprints returns those of the keys, the primary's first.
+// Fingerprints returns the fingerprints of the keys, the primary key's first.
 func (k *Keyring) Fingerprints() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -244,8 +244,8 @@ func (k *Keyring) change(keys [][]byte) error {
 	return k.install(keys)
 }
 
-// install makes keys the ring; mu is held, or the ring is not shared yet. It fails only for a key of a wrong length,
-// which parseKey refuses.
+// install replaces the keys of the ring; the caller holds mu, unless the ring is not shared yet. It fails only for a
+// key of a wrong length, which parseKey refuses.
 func (k *Keyring) install(keys [][]byte) error {
 	opening := make([]cipher.AEAD, len(keys))
 	for i, key := range keys {

@@ -123,8 +123,8 @@ func TestARingThatCannotBeWrittenStaysAsItIs(t *testing.T) {
 	effort.ErrorIf(t, len(got) != 1 || got[0] != before[0], "got %v, want %v", got, before)
 }
 
-// Keys are changed step by step on three nodes that gossip all the time. Nothing is dropped, and in the end only
-// messages under the old key are.
+// TestKeysRotateUnderTraffic: keys change step by step on three nodes that gossip all the time. No message is dropped
+// until the end, and then only messages under the old key.
 func TestKeysRotateUnderTraffic(t *testing.T) {
 	effort.NotShort(t, "waits for seconds")
 	t.Parallel()
@@ -141,7 +141,7 @@ func TestKeysRotateUnderTraffic(t *testing.T) {
 	} {
 		for _, n := range nodes {
 			effort.OK(t, step(n.options.Keys))
-			exchange(t, nodes) // each state of the roll-out is lived in
+			exchange(t, nodes) // messages flow in each state of the rotation
 		}
 	}
 	for _, n := range nodes {

@@ -15,16 +15,16 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// Bounds of the texts in a NodeMeta, in bytes. With them the longest one has 502 bytes; the library accepts 512
-// (memberlist.MetaMaxSize).
+// Bounds of the texts in a NodeMeta, in bytes. With these bounds the longest NodeMeta has 502 bytes; the library
+// accepts 512 (memberlist.MetaMaxSize).
 const (
 	nameMax    = 128         // names of nodes are shorter than those of hosts (253)
 	actorsMax  = 253 + 1 + 5 // a host name (RFC 1035 §2.3.4), a colon and a port
 	versionMax = 48
 )
 
-// nodeMetaFormat is the first byte of an encoded NodeMeta. Later fields are added at its end, which older programs
-// ignore; a new format is for metadata that older programs must not read.
+// nodeMetaFormat is the first byte of an encoded NodeMeta. New fields go to the end, where older programs ignore
+// them. A new format is only for metadata that older programs must not read.
 const nodeMetaFormat = 1
 
 // nodeMetaDraining is the bit of the flags for Draining.
@@ -32,8 +32,8 @@ const nodeMetaDraining = 1
 
 // NodeMeta is what a process tells all members about itself.
 type NodeMeta struct {
-	Session uuid.UUID // of this process; its name among the members
-	Node    uuid.UUID // the same over restarts
+	Session uuid.UUID // of this process; members know it by this
+	Node    uuid.UUID // the same after restarts
 	Ledger  uuid.UUID // identity of its ledger; members on another ledger are refused
 	Name    string    // certificate name, or host name without TLS; at most 128 bytes
 	Actors  string    // host:port of its actor traffic, at most 259 bytes
@@ -120,11 +120,12 @@ func decodeNodeMeta(b []byte) (NodeMeta, error) {
 	return c, nil
 }
 
-// membersMax bounds the members: somebody with a key could invent any number. Real clusters have tens. Guess.
+// membersMax bounds the members, because somebody with a key could invent any number of them. Real clusters have
+// tens. Guess.
 const membersMax = 1024
 
-// vanishedMax and vanishedKeep bound how many members that vanished without draining are remembered, and how long:
-// behind a partition there may be many, for a while.
+// vanishedMax and vanishedKeep bound how many vanished members are remembered, and for how long; members that drained
+// are not. Behind a partition there may be many, for a while.
 const (
 	vanishedMax  = 1000
 	vanishedKeep = time.Hour
@@ -137,7 +138,7 @@ const (
 	stateDraining = "draining"
 )
 
-// Member is a process that gossip holds for alive or suspect.
+// Member is a process that, by gossip, is alive or suspect.
 type Member struct {
 	NodeMeta
 	Address string    // host:port of its gossip
@@ -145,8 +146,8 @@ type Member struct {
 	Since   time.Time // when this node first saw it as a member, by this node's clock
 }
 
-// younger reports which of two processes with the same claim began later; with equal times the session decides, so that
-// all members agree.
+// younger reports which of two processes that claim the same began later. If the times are equal, the session
+// decides, so that all members agree.
 func (m *Member) younger(other *Member) bool {
 	if m.Started != other.Started {
 		return m.Started > other.Started
@@ -244,7 +245,7 @@ func (t *table) remember(address string, now time.Time) {
 	t.vanished[address] = now
 }
 
-// lost returns the addresses of members that vanished less than vanishedKeep ago.
+// lost returns the addresses of members that vanished less than vanishedKeep ago, before now.
 func (t *table) lost(now time.Time) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -252,7 +253,7 @@ func (t *table) lost(now time.Time) []string {
 	return slices.Sorted(maps.Keys(t.vanished))
 }
 
-// mark notes whether pings of a member are answered.
+// mark notes whether a member answers pings.
 func (t *table) mark(name string, suspect bool) {
 	session, err := uuid.Parse(name)
 	if err != nil {
@@ -283,7 +284,7 @@ func (t *table) addresses() map[string]bool {
 	return set
 }
 
-// view returns the members as Gossip.Members does, and the process that hides self, or nil.
+// view returns the members as Gossip.Members does, and the process that has taken the place of self, or nil.
 func (t *table) view(self uuid.UUID) (members []Member, by *Member) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

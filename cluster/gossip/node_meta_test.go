@@ -95,7 +95,7 @@ func TestOnlyTheYoungestOfWhatCannotBeTwiceIsSeen(t *testing.T) {
 		name  string
 		cards []NodeMeta
 		want  string // names of those seen
-		by    string // who hides the first; "" is nobody
+		by    string // which process hides the first; "" is none
 	}{
 		{"strangers", []NodeMeta{node(1, 1, 5, 1), node(2, 2, 5, 2)}, "bc", ""},
 		{"a restarted process", []NodeMeta{node(1, 1, 5, 1), node(1, 1, 6, 2)}, "c", "c"},
@@ -131,7 +131,7 @@ func TestWhoVanishedIsRememberedForAnHour(t *testing.T) {
 		n := listed(card, uint16(i+1))
 		table.put(n, at(i))
 		table.drop(n, at(i))
-		table.drop(n, at(i)) // nothing is there any more
+		table.drop(n, at(i)) // the member is gone already
 	}
 	effort.Is(t, len(table.lost(at(0))), 0, "nodes that drained are remembered")
 	card.Draining = false

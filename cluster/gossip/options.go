@@ -12,7 +12,7 @@ import (
 
 // Options are the options of a node's gossip.
 type Options struct {
-	// Cluster is the name that all nodes of the cluster share. It stands unencrypted before every packet; packets with
+	// Cluster is the name that all nodes of the cluster share. Every packet begins with it, unencrypted; packets with
 	// another name are dropped. From 1 to 255 bytes.
 	Cluster string
 
@@ -55,8 +55,8 @@ type Timing struct {
 	// 99th percentile of round trips on the network. Below ProbeInterval.
 	ProbeTimeout time.Duration
 
-	// SuspicionMult times max(1, log10 of the number of members) is after how many ProbeIntervals a silent node is
-	// declared dead. Higher gives a slow node more time to answer.
+	// SuspicionMult times max(1, log10 of the number of members) is the number of ProbeIntervals after which a silent
+	// node is declared dead. A higher value gives a slow node more time to answer.
 	SuspicionMult int
 
 	// SuspicionMaxTimeoutMult multiplies that time while nobody else confirms that the node is silent.
@@ -66,8 +66,8 @@ type Timing struct {
 	GossipInterval time.Duration
 	GossipNodes    int
 
-	// PushPullInterval is how often this node and another compare all they know, over a stream. Lower repairs lost news
-	// sooner and sends more bytes.
+	// PushPullInterval is how often this node and another exchange all they know over a stream. Lower repairs lost
+	// news sooner and sends more bytes.
 	PushPullInterval time.Duration
 
 	// DeadTime is how long a dead member is remembered and sent news.
@@ -80,13 +80,14 @@ type Timing struct {
 	// members.
 	RejoinEvery time.Duration
 
-	// Debounce is how long it must be quiet before a change is announced, and DebounceMax the longest delay.
+	// Debounce is how long nothing may change before a change is announced. DebounceMax is the longest delay.
 	Debounce    time.Duration
 	DebounceMax time.Duration
 }
 
 // DefaultTiming is for nodes in one region: a dead node is found in about 2 to 4 s. It is the library's LAN profile
-// with twice as many probes. Wrong suspicions are rare because a ping with its detours may take 500 ms.
+// with twice as many probes. Wrong suspicions are rare because a ping, with its detours through other nodes, may take
+// 500 ms.
 func DefaultTiming() Timing {
 	return Timing{
 		ProbeInterval:           500 * time.Millisecond,

@@ -24,14 +24,14 @@ import (
 )
 
 const (
-	// AuthorityValidity is how long a CA is valid by default. A new CA means changes on every node, so it outlives the
-	// machines: 10 years.
+	// AuthorityValidity is how long a CA is valid by default: 10 years, longer than machines last, because a new CA
+	// means changes on every node.
 	AuthorityValidity = 10 * 365 * 24 * time.Hour
 	// NodeValidity is how long a node's certificate is valid by default: a year, so that renewal is practised and a
-	// lost key does not matter for ever.
+	// lost key becomes useless some day.
 	NodeValidity = 365 * 24 * time.Hour
-	// backdate lets a certificate begin this long before it was made, for nodes
-	// whose clocks are behind that of the machine that made it.
+	// backdate is how long before it is made a certificate becomes valid, for nodes whose clocks are behind the clock
+	// of the machine that makes it.
 	backdate = time.Hour
 	// commonNameMax is the longest common name that X.520 allows.
 	commonNameMax = 64
@@ -85,8 +85,8 @@ func ReadAuthority(pair Pair) (*Authority, error) {
 // Pair returns the CA's own certificate and key. Anybody with the key can make members, so keep it off the nodes.
 func (a *Authority) Pair() Pair { return a.pair }
 
-// Issue makes a certificate (ECDSA P-256, for both sides of a connection) for the node of a name, valid from an hour
-// before now. ErrName: see CheckName. ErrCertificate: the CA expires earlier.
+// Issue makes a certificate (ECDSA P-256, for both sides of a connection) for a node with this name, valid from an
+// hour before now. ErrName: see CheckName. ErrCertificate: the CA expires earlier.
 func (a *Authority) Issue(name string, now time.Time, validity time.Duration) (Pair, error) {
 	if err := CheckName(name); err != nil {
 		return Pair{}, err
@@ -180,9 +180,9 @@ func wantName(name string) func(tls.ConnectionState) error {
 	}
 }
 
-// Client returns the credentials for dialling other members. nameOf returns the member with an address ("host:port", as
-// dialled); it is called at each handshake. A dial to an address of no member fails with ErrUnknownAddress, and a peer
-// with another name with ErrOtherName, before anything of a stream is sent.
+// Client returns the credentials for dialling other members. nameOf returns the member with an address ("host:port",
+// as dialled); it is called at each handshake. Before anything of a stream is sent, a dial fails with
+// ErrUnknownAddress if no member has the address, and with ErrOtherName if the peer has another name.
 func (i *Identity) Client(
 	nameOf func(address string) (name string, ok bool)) credentials.TransportCredentials {
 	return &client{identity: i, nameOf: nameOf}
@@ -240,7 +240,8 @@ func (i *Identity) Server() credentials.TransportCredentials {
 	})
 }
 
-// counted are credentials for listening that count the strangers they turn away. The Guard never sees these.
+// counted wraps credentials for listening and counts the strangers that they turn away. The Guard never sees these
+// strangers.
 type counted struct {
 	credentials.TransportCredentials
 	metrics *Metrics
@@ -252,7 +253,7 @@ func (c counted) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 	if err != nil {
 		reason := strangeness(err)
 		c.metrics.refused.WithLabelValues(reason).Inc()
-		// Anybody who reaches the port can cause any number of these.
+		// Anybody who reaches the port can cause any number of these lines.
 		c.log.Debug("stranger at the port of actor traffic", "address", raw.RemoteAddr().String(), "reason", reason,
 			"err", err)
 	}
@@ -263,15 +264,15 @@ func (c counted) Clone() credentials.TransportCredentials {
 	return counted{c.TransportCredentials.Clone(), c.metrics, c.log}
 }
 
-// Texts of crypto/tls errors without a type: a client shows no certificate, and an alert of the other side. The texts
-// of all alerts about certificates (RFC 8446 §6.2) contain aboutCertificate.
+// Texts of crypto/tls errors without a type: one for a client without a certificate, one for an alert from the other
+// side. The texts of all alerts about certificates (RFC 8446 §6.2) contain aboutCertificate.
 const (
 	noCertificate    = "client didn't provide a certificate"
 	remoteAlert      = "remote error"
 	aboutCertificate = "certificate"
 )
 
-// strangeness is the reason why a handshake failed.
+// strangeness returns the reason why a handshake failed.
 func strangeness(err error) string {
 	var record tls.RecordHeaderError
 	var alert *net.OpError

@@ -39,7 +39,7 @@ func TestNamesAndEndsThatAreIssued(t *testing.T) {
 	ca := effort.Must(secure.NewAuthority("mail", now, 24*time.Hour))(t)
 	effort.Denied(ca.Issue("no name", now, time.Hour))(t, secure.ErrName, "a name that is none")
 	effort.Denied(ca.Issue("a", now, 25*time.Hour))(t, secure.ErrCertificate, "an end after the CA's")
-	name := strings.Repeat("long.", 15) + "name" // longer than a common name
+	name := strings.Repeat("long.", 15) + "name" // longer than a common name may be
 	pair := effort.Must(ca.Issue(name, now, time.Hour))(t)
 	effort.Is(t, effort.Must(secure.ReadCertificate(pair.Cert))(t).DNSNames[0], name, "certificate")
 }
@@ -93,8 +93,8 @@ func TestCheckName(t *testing.T) {
 	}
 }
 
-// TestStrangersAreCounted: nobody who comes to the port of actor traffic without a good certificate is
-// overlooked, and the reasons say what to look for.
+// TestStrangersAreCounted: every connection to the port of actor traffic without a good certificate is counted, and
+// the reasons say what to look for.
 func TestStrangersAreCounted(t *testing.T) {
 	r := newRig(t)
 	at := r.first.system.Address()
@@ -105,7 +105,7 @@ func TestStrangersAreCounted(t *testing.T) {
 	hello := func(c *tls.Config) func(net.Conn) {
 		c.NextProtos = []string{"h2"}
 		return func(conn net.Conn) {
-			_, _ = tls.Client(conn, c).Read(make([]byte, 1)) // the end, once it is refused
+			_, _ = tls.Client(conn, c).Read(make([]byte, 1)) // returns when the connection is refused
 		}
 	}
 	trusting := &tls.Config{InsecureSkipVerify: true}

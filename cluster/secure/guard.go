@@ -25,8 +25,8 @@ const admitEvery = 50 * time.Millisecond
 
 // Times bound how long a peer may take. DefaultTimes are those of production.
 type Times struct {
-	// Connect bounds one dial with its handshake. Members are near; an unreachable address is noticed after this and
-	// two more seconds.
+	// Connect bounds one dial with its handshake. Members are near. An unreachable address is noticed two seconds
+	// after this time.
 	Connect time.Duration
 
 	// Handshake bounds how long a stranger may hold a connection without having shown a certificate.
@@ -122,7 +122,7 @@ func (g *Guard) refuse(name, address string) error {
 	return status.Errorf(codes.PermissionDenied, "%q is not the address of member %q here", clip(address), name)
 }
 
-// peerName is the name in the peer's certificate, "" without TLS.
+// peerName returns the name in the peer's certificate, or "" without TLS.
 func peerName(ctx context.Context) (string, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -167,7 +167,7 @@ type guarded struct {
 	warned  bool   // of a dropped message
 }
 
-// RecvMsg implements grpc.ServerStream. It removes the envelopes that the sender may not send from a batch; an error
+// RecvMsg implements grpc.ServerStream. It removes from a batch the envelopes that the sender may not send. An error
 // ends the stream.
 func (s *guarded) RecvMsg(into any) error {
 	if err := s.ServerStream.RecvMsg(into); err != nil {
@@ -216,7 +216,7 @@ func (s *guarded) malformed() error {
 	return errMalformed
 }
 
-// sift removes from a batch what its sender may not send.
+// sift removes from a batch all messages that its sender may not send.
 func (s *guarded) sift(b *remote.MessageBatch) error {
 	senderOk := make([]bool, len(b.Senders))
 	for i, pid := range b.Senders {
@@ -256,25 +256,25 @@ func (s *guarded) sift(b *remote.MessageBatch) error {
 
 func within(index int32, length int) bool { return index >= 0 && int(index) < length }
 
-// drop counts a message that no actor will see, and logs the first of a stream: between honest nodes it means that one
-// runs too old a version.
+// drop counts a message that no actor will see, and logs the first one of a stream. Between honest nodes it means
+// that one of them runs too old a version.
 func (s *guarded) drop(reason, typeName string) {
 	s.guard.Metrics.dropped.WithLabelValues(reason).Inc()
 	if !s.warned {
 		s.warned = true
-		s.guard.Log.Warn("dropped a message from a member, further ones of its stream are only counted",
+		s.guard.Log.Warn("dropped a message from a member; further ones of its stream are only counted",
 			"peer", s.name, "address", s.address, "type", clip(typeName), "reason", reason)
 	}
 }
 
-// watches reports whether a message about watching names an actor of the peer as field 1, as all three kinds have it:
-// the library trusts the name unchecked.
+// watches reports whether a message about watching names an actor of the peer in field 1, because the library trusts
+// that name unchecked. All three kinds of such messages have the field.
 func (s *guarded) watches(data []byte) bool {
 	var m actor.Watch
 	return proto.Unmarshal(data, &m) == nil && m.GetWatcher().GetAddress() == s.address
 }
 
-// verdict says what to do with messages of a type.
+// verdict is what to do with messages of a type.
 type verdict uint8
 
 const (

@@ -44,7 +44,7 @@ func TestWhatAMemberMayNotSendIsDropped(t *testing.T) {
 		name    string
 		message proto.Message
 		change  func(*remote.MessageBatch)
-		reason  string // "": it is not dropped
+		reason  string // "": the message is not dropped
 	}{
 		{"a type of nobody", keys("x"), typeName("rollcall.cluster.Nothing"), "unknown_type"},
 		{"no type", keys("x"), typeName(""), "unknown_type"},
@@ -91,7 +91,7 @@ func TestWhatAMemberMayNotSendIsDropped(t *testing.T) {
 				return
 			}
 			p.tell(keys(c.name), nil)
-			a.want(c.name) // on the same stream, by the same actor, and nothing before it
+			a.want(c.name) // on the same stream, for the same actor, with nothing before it
 			effort.Is(t, r.first.count(t, "rollcall_cluster_envelopes_dropped_total", "reason="+c.reason), before+1,
 				"messages were dropped as", c.reason)
 		})
@@ -236,7 +236,8 @@ func TestAMemberNoMoreIsHeardNoMore(t *testing.T) {
 	a.want("again")
 }
 
-// A member may know this node before this node has heard of it.
+// TestAMemberThatGossipIsAboutToNameIsAwaited: a member may know this node before gossip has announced the member
+// here.
 func TestAMemberThatGossipIsAboutToNameIsAwaited(t *testing.T) {
 	r := newRig(t)
 	a := r.second.spawn(t)

@@ -16,12 +16,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// lookEvery is how often the files are checked at most: a renewed certificate is used this soon, and a burst of
-// handshakes costs three stat calls.
+// lookEvery is the shortest time between two checks of the files. So a renewed certificate is used soon, and a burst
+// of handshakes costs only three stat calls.
 const lookEvery = 2 * time.Second
 
-// From warnBefore the end on, a warning is logged every warnEvery. A month is time enough for people, and one warning a
-// day is still read.
+// warnBefore is how long before a certificate ends the warnings begin, one every warnEvery. People can act within a
+// month, and still read one warning a day.
 const (
 	warnBefore = 30 * 24 * time.Hour
 	warnEvery  = 24 * time.Hour
@@ -36,10 +36,10 @@ type Identity struct {
 
 	mu     sync.Mutex
 	now    *material
-	stamp  stamp     // of the files that were read last, usable or not
+	stamp  stamp     // of the files as read last, usable or not
 	looked time.Time // at the files
-	warned time.Time // that the certificate ends soon
-	failed bool      // the files that were read last cannot be used
+	warned time.Time // last warning that the certificate ends soon
+	failed bool      // the files as read last cannot be used
 }
 
 // material is the content of the three files.
@@ -49,18 +49,17 @@ type material struct {
 	pool *x509.CertPool
 }
 
-// stamp is what differs after a file was replaced or written.
+// stamp changes when a file is replaced or written.
 type stamp [3]struct {
 	changed time.Time
 	size    int64
 }
 
-// Load reads the three PEM files; the CA file may hold several certificates, for
-// the time in which one CA replaces another.
+// Load reads the three PEM files; while one CA replaces another, the CA file may hold several certificates.
 //
 // ErrKeyReadable: users other than owner and group may read the key, or users other than the owner may write it.
-// ErrCertificate: the files are not a matching certificate and key, the CA did not sign for both sides of a connection,
-// or the clock is outside their validity. ErrName: see CheckName.
+// ErrCertificate: the files are not a matching certificate and key, the CA did not sign for both sides of a
+// connection, or the clock is outside their validity. ErrName: see CheckName.
 func Load(caFile, certFile, keyFile string, log *slog.Logger) (*Identity, error) {
 	i := &Identity{caFile: caFile, certFile: certFile, keyFile: keyFile, log: log}
 	now := time.Now()
@@ -96,7 +95,7 @@ func (i *Identity) current(now time.Time) *material {
 	return i.now
 }
 
-// warn says of the last warning that the certificate ends soon.
+// warn logs, at most once every warnEvery, that the certificate ends soon.
 func (i *Identity) warn(now time.Time) {
 	end := i.now.cert.Leaf.NotAfter
 	if end.Sub(now) > warnBefore || now.Sub(i.warned) < warnEvery {
@@ -113,8 +112,8 @@ func (i *Identity) Register(r prometheus.Registerer) {
 		func() float64 { return time.Until(i.Expires()).Seconds() }))
 }
 
-// follow reads the files again if they changed, or if they were unusable: one of the pair may have been missing, or the
-// clock wrong. Each state of the files is logged once.
+// follow reads the files again if they changed, or if they were unusable: one of the pair may have been missing, or
+// the clock wrong. It logs each state of the files once.
 func (i *Identity) follow(now time.Time) {
 	s, err := i.stat()
 	if err == nil && s == i.stamp && !i.failed {

@@ -47,7 +47,7 @@ func (f *folder) issue(name string, now time.Time, validity time.Duration) Pair 
 	return effort.Must(f.ca.Issue(name, now, validity))(f.t)
 }
 
-// write replaces a file and moves its modification time on, even where the file system keeps only whole seconds.
+// write replaces a file and increases its modification time, also on file systems that keep only whole seconds.
 func (f *folder) write(file string, text []byte) {
 	f.t.Helper()
 	before, err := os.Stat(file)

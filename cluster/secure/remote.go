@@ -27,7 +27,7 @@ const (
 	batchMax = 256
 	// batchBytesMax bounds one batch: twice batchMax messages of 64 KB.
 	batchBytesMax = 32 << 20
-	// replyBytesMax bounds what the dialled side sends: an acknowledgement, or that it leaves.
+	// replyBytesMax bounds what the dialled side sends: an acknowledgement, or a notice that it leaves.
 	replyBytesMax = 4 << 10
 	// queueStart is the initial size of a peer's queue, which grows without a bound. The library's default costs 15 MB
 	// for every peer.
@@ -35,11 +35,11 @@ const (
 	// connectTries is how often the library dials before it gives up. One is enough, because the next message dials
 	// again, and a failed try costs two seconds and leaks a connection.
 	connectTries = 1
-	// silentAfter is after how long a quiet connection is pinged (10 s is the least that the transport allows), and
-	// silenceMax how long the answer may take.
+	// silentAfter is how long a connection may be quiet before it is pinged; the transport allows no less than 10 s.
+	// silenceMax is how long the answer may take.
 	silentAfter = 10 * time.Second
 	silenceMax  = 3 * time.Second
-	// askedAtMost is how often a peer may send a ping.
+	// askedAtMost is the shortest time between two pings of a peer.
 	askedAtMost = 5 * time.Second
 	// streamsMax bounds the streams of one connection; a member opens one.
 	streamsMax = 4
@@ -77,7 +77,7 @@ func Remote(host string, port int, o RemoteOptions) (*remote.Config, error) {
 	return c, nil
 }
 
-// credentials returns those of the dialling and of the listening side.
+// credentials returns the credentials of the dialling and of the listening side.
 func (o RemoteOptions) credentials(host string) (client, server credentials.TransportCredentials, err error) {
 	if o.Identity != nil {
 		return o.Identity.Client(o.Guard.NameOf), counted{o.Identity.Server(), o.Guard.Metrics, o.Guard.Log}, nil
@@ -103,8 +103,8 @@ const partsMax = batchMax
 var batchField = (&remote.RemoteMessage{}).ProtoReflect().Descriptor().Fields().
 	ByName("message_batch").Number()
 
-// counting is the server's codec. It counts before it decodes: an empty envelope
-// is two bytes on the wire and fifty times that in memory.
+// counting is the server's codec. It counts the parts before it decodes: an empty envelope has two bytes on the wire
+// and a hundred in memory.
 type counting struct {
 	encoding.CodecV2
 	metrics *Metrics
@@ -124,14 +124,14 @@ func (c counting) Unmarshal(data mem.BufferSlice, v any) error {
 	return proto.Unmarshal(text.ReadOnlyData(), m)
 }
 
-// countable reports whether a remote.RemoteMessage holds no more parts than an honest one.
+// countable reports whether a remote.RemoteMessage has no more parts than an honest one can have.
 func countable(text []byte) bool {
 	counts := map[protowire.Number]int{}
 	return each(text, func(field protowire.Number, value []byte) bool {
 		if field != batchField {
 			return true
 		}
-		// A repeated field is merged with the first one, so the counts go on.
+		// A repeated field is merged with the first one, so the counts continue.
 		return each(value, func(field protowire.Number, _ []byte) bool {
 			counts[field]++
 			return counts[field] <= partsMax
@@ -163,9 +163,9 @@ func each(text []byte, f func(field protowire.Number, value []byte) bool) bool {
 	return true
 }
 
-// Reasons for which a connection, a call or a stream was refused or ended, and a message dropped.
+// Reasons why a connection, a call or a stream was refused or ended, or a message dropped.
 const (
-	refusedUnfinished  = "unfinished"  // ended or fell silent during the handshake: a port scan, a cut
+	refusedUnfinished  = "unfinished"  // ended or became silent during the handshake: a port scan, a cut network
 	refusedPlaintext   = "plaintext"   // no TLS
 	refusedCertificate = "certificate" // no certificate, or not one of this CA, or the peer refused ours
 	refusedHandshake   = "handshake"   // another failure, such as an older TLS
@@ -218,6 +218,6 @@ var (
 	ErrUnknownAddress = errors.New("no member has this address")
 	// ErrOtherName: a peer's certificate has another name than the member.
 	ErrOtherName = errors.New("certificate of another name")
-	// ErrNoIdentity: a node without certificates is to be reachable from other machines.
+	// ErrNoIdentity: other machines could reach this node, but it has no certificate.
 	ErrNoIdentity = errors.New("actor traffic off loopback needs tls_ca_file, tls_cert_file and tls_key_file")
 )

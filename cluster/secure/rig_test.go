@@ -29,27 +29,28 @@ const (
 	// rigWait bounds what must happen; a slow machine may take a while.
 	rigWait = 3 * time.Minute
 
-	// refuseAfter is how long node-1 waits for gossip to name a peer. node-2 waits for rigWait. Both shake hands as
-	// slowly as the machine is: a dial that is given up loses a message, for which a test waits as long as it can.
+	// refuseAfter is how long node-1 waits for gossip to name a peer. node-2 waits for rigWait. Both allow handshakes
+	// as much time as the machine needs: a dial that times out loses a message, and the test would wait for it in
+	// vain.
 	refuseAfter = 50 * time.Millisecond
 )
 
 // secretText is in the messages of these tests, and never in a log.
 const secretText = "jane@secret.example"
 
-// rig is a cluster without gossip: who is where is written down. There is one for
-// all tests: starting the library's port sets the process-wide logger of the
-// transport, which is a data race as soon as another port of the process is in use.
+// rig is a cluster without gossip: a table in the rig says who is where. All tests share one rig, because starting
+// the library's port sets the process-wide logger of the transport. That is a data race as soon as another port of
+// the process is in use.
 type rig struct {
 	ca     *secure.Authority
 	folder string
 
 	first, second *node // with TLS: node-1 and node-2
-	bare, naked   *node // without: node-3 and node-4
+	bare, naked   *node // without TLS: node-3 and node-4
 
 	mu    sync.Mutex
 	at    map[string]string // name of the member by address
-	asked map[string]int    // how often, by address
+	asked map[string]int    // number of look-ups by address
 }
 
 var theRig = sync.OnceValues(startRig)
@@ -101,8 +102,8 @@ func startRig() (*rig, error) {
 	return r, nil
 }
 
-// touch reads the first frame from a node's port and keeps the connection: what the port's goroutine did before is then
-// known to have been done before the next port is started.
+// touch reads the first frame from a node's port and keeps the connection. So what the port's goroutine did before is
+// certainly done before the next port is started.
 func (r *rig) touch(n *node) (conn net.Conn, err error) {
 	if n.identity == nil {
 		conn, err = net.Dial("tcp", n.system.Address())
@@ -135,7 +136,7 @@ func (r *rig) nameOf(address string) (string, bool) {
 	return name, ok
 }
 
-// awaitAsked waits until a node has asked twice, from now on, who is at an address.
+// awaitAsked waits until a node has looked up an address twice from now on.
 func (r *rig) awaitAsked(t *testing.T, address string) {
 	t.Helper()
 	r.mu.Lock()
@@ -171,7 +172,7 @@ func (r *rig) meet(t *testing.T, address, name string) {
 	t.Cleanup(func() { r.part(address) })
 }
 
-// part makes nobody the member at an address.
+// part makes sure that no member is at an address.
 func (r *rig) part(address string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -271,7 +272,7 @@ type probe struct {
 // watchIt asks a probe to watch an actor.
 type watchIt struct{ pid *actor.PID }
 
-// spawn makes an actor for a test. What it and the log see of secrets is looked at in the end.
+// spawn makes an actor for a test. At the end it checks that neither the actor nor the log has seen a secret.
 func (n *node) spawn(t *testing.T) *probe {
 	t.Helper()
 	p := &probe{t: t, node: n, got: make(chan any, 1000)}
@@ -305,7 +306,7 @@ func (p *probe) seen() any {
 	}
 }
 
-// want wants that the next thing that the actor sees is this message.
+// want expects this message as the next thing that the actor sees.
 func (p *probe) want(mark string) {
 	p.t.Helper()
 	got := p.seen()
@@ -313,13 +314,13 @@ func (p *probe) want(mark string) {
 	effort.FatalIf(p.t, !ok || m.Fingerprints[0] != mark, "the actor saw %T %v, want the message %q", got, got, mark)
 }
 
-// count returns a counter with at most one label.
+// count returns the value of a counter with at most one label.
 func (n *node) count(t *testing.T, metric string, label ...string) float64 {
 	t.Helper()
 	return nettest.Metric(t, n.metrics, metric, label...)
 }
 
-// peer is a client that says what it likes to a node's port.
+// peer is a client that can send anything to a node's port.
 type peer struct {
 	t       *testing.T
 	address string // where it claims to be
@@ -328,7 +329,7 @@ type peer struct {
 	stream  remote.Remoting_ReceiveClient
 }
 
-// peerAddress is where the peers of these tests say they are; nobody listens there.
+// peerAddress is the address that the peers of these tests claim; nobody listens there.
 const peerAddress = "127.0.0.1:1"
 
 // dial opens a stream to the node of a probe.
@@ -363,7 +364,7 @@ func (r *rig) connected(t *testing.T, to *probe) *peer {
 	return p
 }
 
-// connect says where the peer is and waits until the node has heard it.
+// connect claims the peer's address and waits until the node has read that.
 func (p *peer) connect() error {
 	if err := p.send(connectRequest(p.address)); err != nil {
 		return err
@@ -402,7 +403,7 @@ func (p *peer) tell(m proto.Message, change func(*remote.MessageBatch)) {
 	effort.OK(p.t, p.send(p.batch(m, change)))
 }
 
-// batch is one message to the actor, as the library sends it; change spoils it.
+// batch returns one message to the actor, as the library sends it; change spoils it.
 func (p *peer) batch(m proto.Message, change func(*remote.MessageBatch)) *remote.RemoteMessage {
 	p.t.Helper()
 	data := effort.Must(proto.Marshal(m))(p.t)
@@ -418,7 +419,7 @@ func (p *peer) batch(m proto.Message, change func(*remote.MessageBatch)) *remote
 	return &remote.RemoteMessage{MessageType: &remote.RemoteMessage_MessageBatch{MessageBatch: b}}
 }
 
-// keys is an honest message that can be told from others.
+// keys returns an honest message that the test recognizes by mark.
 func keys(mark string) *wire.Keys {
 	return &wire.Keys{Fingerprints: []string{mark}, Refused: secretText}
 }

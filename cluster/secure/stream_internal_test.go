@@ -12,8 +12,7 @@ import (
 	"rollcall/config/effort"
 )
 
-// FuzzBatch: of any bytes, what is handed to the library has only indexes that it
-// can follow, types that it knows, and addresses that are right.
+// FuzzBatch: for any bytes, a batch that reaches the library has only valid indexes, known types and right addresses.
 func FuzzBatch(f *testing.F) {
 	const here, there = "10.0.0.1:7947", "10.0.0.2:7947"
 	data := effort.Must(proto.Marshal(&actor.Watch{Watcher: &actor.PID{Address: there, Id: "w"}}))(f)

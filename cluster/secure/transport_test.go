@@ -116,7 +116,7 @@ func TestOnlyLoopbackGoesWithoutTLS(t *testing.T) {
 	}
 }
 
-// handshake lets an identity dial a listener, and gives what came to the other side.
+// handshake lets an identity dial a listener, and returns what the other side received.
 func handshake(t *testing.T, creds credentials.TransportCredentials,
 	serve func(net.Conn) []byte) (came []byte, err error) {
 	t.Helper()
@@ -140,7 +140,7 @@ func handshake(t *testing.T, creds credentials.TransportCredentials,
 	return <-got, err
 }
 
-// certificate is one that Issue would not make.
+// certificate returns one that Issue would not make.
 func certificate(t *testing.T, ca *secure.Authority, names []string) tls.Certificate {
 	t.Helper()
 	signer := effort.Must(tls.X509KeyPair(ca.Pair().Cert, ca.Pair().Key))(t)
@@ -225,6 +225,6 @@ func TestRenewalNeedsNoRestart(t *testing.T) {
 	defer conn.Close()
 	shown := conn.ConnectionState().PeerCertificates[0].NotAfter
 	effort.ErrorIf(t, !shown.After(old), "the certificate that is shown ends on %s, as the old one: %s", shown, old)
-	p.tell(keys("after"), nil) // the stream that stood still stands
+	p.tell(keys("after"), nil) // the open stream stays open
 	a.want("after")
 }

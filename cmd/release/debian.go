@@ -15,12 +15,12 @@ import (
 type entry struct {
 	name string
 	mode int64
-	user int // who owns it, and its group; 0: root
+	user int // id of its owner and of its group; 0: root
 	body []byte
-	link string // where a symbolic link points to
+	link string // target of a symbolic link
 }
 
-// makeTar makes a tar archive whose bytes depend on its entries and the time only.
+// makeTar makes a tar archive whose bytes depend only on its entries and the time.
 func makeTar(entries []entry, at time.Time) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -66,7 +66,7 @@ func compress(text []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// packagedFiles are files of the source in the Debian package: from, to, mode.
+// packagedFiles are the source files that the Debian package contains: from, to, mode.
 var packagedFiles = []struct {
 	from, to string
 	mode     int64
@@ -84,8 +84,8 @@ var packagedFiles = []struct {
 	{"deploy/prometheus/alerts.yml", "usr/share/doc/rollcall/examples/alerts.yml", 0o644},
 }
 
-// control describes the package; its verbs are version, architecture and size in KiB. Only making user and folders
-// needs systemd; a node runs without it.
+// control describes the package; its verbs are version, architecture and size in KiB. The package needs systemd only
+// to make the user and folders; a node runs without it.
 const control = `Package: rollcall
 Version: %s
 Architecture: %s
@@ -102,7 +102,7 @@ Description: email verification engine
 `
 
 // The scripts make user and folders, and restart a running node when its binary is replaced. They never start a node,
-// because it needs a configuration first. They never delete a node's data.
+// because a new one needs a configuration first, and never delete a node's data.
 const (
 	afterInstall = `#!/bin/sh
 set -e
@@ -137,7 +137,7 @@ func (r release) makeDebian(b built) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Debian sorts 0.1.0~rc1 before 0.1.0, and 0.1.0-rc1 after it.
+	// Debian sorts 0.1.0~rc1 before 0.1.0, but 0.1.0-rc1 after it.
 	version := strings.Replace(r.version, "-rc", "~rc", 1)
 	controlTar, err := makeTarGz([]entry{
 		{name: "./control", mode: 0o644, body: fmt.Appendf(nil, control, version, b.goarch, size>>10)},

@@ -119,7 +119,7 @@ func (r release) addPlatform(l *layout, b built) (m descriptor, err error) {
 	return m, err
 }
 
-// imageConfig says how to run the image: a node that stops on SIGTERM, as a user without rights.
+// imageConfig says how to run the image: as a user without rights, and with SIGTERM to stop the node.
 func (r release) imageConfig(b built, layer string) map[string]any {
 	nothing := map[string]any{}
 	return map[string]any{

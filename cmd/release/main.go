@@ -33,7 +33,7 @@ type built struct {
 }
 
 func main() {
-	out := flag.String("out", "dist", "the folder for what is made; files of the same names are replaced")
+	out := flag.String("out", "dist", "the folder for the release; files of the same names are replaced")
 	only := flag.String("platforms", platforms, "what to build for, separated by spaces")
 	flag.Parse()
 	r, err := open(".", *out)
@@ -61,7 +61,7 @@ func open(root, out string) (r release, err error) {
 	changed := ask("status", "--porcelain", "--untracked-files=no")
 	seconds, unread := strconv.ParseInt(ask("show", "-s", "--format=%ct", "HEAD"), 10, 64)
 	if err = cmp.Or(err, unread); err != nil {
-		return r, fmt.Errorf("ask git for the commit (a release is built in a clone): %w", err)
+		return r, fmt.Errorf("ask git for the commit (build a release in a clone): %w", err)
 	}
 	changes, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
 	if err != nil {
@@ -75,8 +75,8 @@ func open(root, out string) (r release, err error) {
 // heading matches the heading of a version in the changelog.
 var heading = regexp.MustCompile(`(?m)^## (\d+\.\d+\.\d+\S*)`)
 
-// versionAt is the version of a commit: its highest tag such as v0.1.0, or without one the first heading of the
-// changelog. The version also says if files differ from the commit, because no other machine can build that.
+// versionAt returns the version of a commit: its highest tag such as v0.1.0, or without a tag the first heading of
+// the changelog. If files differ from the commit, the version shows that, because no other machine can build it.
 func versionAt(tags, changelog string, changed bool) (version string, err error) {
 	tag, _, _ := strings.Cut(tags, "\n")
 	if version = strings.TrimPrefix(tag, "v"); version == "" {

@@ -21,7 +21,7 @@ import (
 	"rollcall/config/effort"
 )
 
-// sample is a release whose binary is a small static program, which says that it runs.
+// sample is a release whose binary is a small static program that prints that it runs.
 func sample(t *testing.T) (release, built) {
 	t.Helper()
 	folder := t.TempDir()
@@ -37,7 +37,7 @@ func sample(t *testing.T) (release, built) {
 		date: time.Unix(1_790_000_000, 0).UTC()}, b
 }
 
-// output runs a program and gives what it says.
+// output runs a program and returns its output.
 func output(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(name, args...).CombinedOutput()
@@ -45,7 +45,7 @@ func output(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// TestDebianPackage installs the package into a root of its own, where dpkg runs its scripts, and removes it again.
+// TestDebianPackage installs the package into a root of its own, where dpkg runs its scripts, and then removes it.
 func TestDebianPackage(t *testing.T) {
 	t.Parallel()
 	effort.Children(t)
@@ -76,7 +76,7 @@ func TestDebianPackage(t *testing.T) {
 	for path, mode := range map[string]os.FileMode{
 		"etc/rollcall/rollcall.toml": 0o640, "var/lib/rollcall": 0o700, "var/backups/rollcall": 0o700,
 	} {
-		info, err := os.Stat(filepath.Join(root, path)) // also after it was removed: they are the operator's
+		info, err := os.Stat(filepath.Join(root, path)) // also after the removal: the operator owns these files
 		if err != nil || info.Mode().Perm() != mode {
 			t.Errorf("%s: %v, %v, want mode %o", path, info, err, mode)
 			continue
@@ -87,8 +87,8 @@ func TestDebianPackage(t *testing.T) {
 	effort.Denied(os.Stat(filepath.Join(root, "usr/bin/rollcall")))(t, os.ErrNotExist, "the binary is still there")
 }
 
-// TestImage reads the image as a runtime does: from index.json to the layer by digests, which it unpacks, and runs the
-// entry point there as the image's user.
+// TestImage reads the image as a runtime does, by digests from index.json to the layer. It unpacks the layer, and
+// runs the entry point there as the image's user.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	effort.Children(t)
@@ -175,7 +175,8 @@ func unzipped(t *testing.T, text []byte) []byte {
 	return text
 }
 
-// TestVersion: a tag of the commit says it, else the changelog of this repository, whose newest version stands first.
+// TestVersion: the version comes from a tag of the commit, or else from the changelog of this repository, whose first
+// heading has the newest version.
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	changes := effort.Must(os.ReadFile("../../CHANGELOG.md"))(t)
@@ -195,7 +196,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestTwoBuilds builds one platform from two folders: the bytes are the same, and the binary says which it is.
+// TestTwoBuilds builds one platform in two folders: the bytes are the same, and the binary states its version.
 func TestTwoBuilds(t *testing.T) {
 	if !effort.Long() {
 		t.Skip("compiles everything without paths: only with -long")

@@ -30,12 +30,12 @@ import (
 	"rollcall/smtp/smtplab"
 )
 
-// These tests run the binary as people do: they build it once and look at exit codes, lines and files.
+// These tests run the binary as people do: they build it once and check exit codes, lines and files.
 
 // cliWait bounds one run of the binary in a test.
 const cliWait = 3 * time.Minute
 
-// binaryPlace is where binaryFolder is made, which is where the binary is, when a test has asked for it.
+// binaryPlace is the folder for binaryFolder. binaryFolder holds the binary once a test has asked for it.
 var binaryPlace, binaryFolder string
 
 // binary builds rollcall once for all tests, without what only a debugger needs.
@@ -53,15 +53,15 @@ var binary = sync.OnceValues(func() (string, error) {
 	return name, nil
 })
 
-// atATime is how many tests run beside each other, unless -parallel says it: these wait
-// nearly all the time, however few processors there are.
+// atATime is how many tests run beside each other, unless -parallel sets another number. However few processors there
+// are, these tests wait nearly all the time.
 const atATime = 16
 
 func TestMain(m *testing.M) {
 	effort.AtOnce(atATime)
 	binaryPlace = os.TempDir()
 	if memory := memoryFolder(); memory != "" && os.Getenv("TMPDIR") == "" {
-		if err := os.Setenv("TMPDIR", memory); err != nil { // processes die here, and no machine
+		if err := os.Setenv("TMPDIR", memory); err != nil { // tests kill processes, but no machine
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}
@@ -77,7 +77,7 @@ type cli struct {
 	t       *testing.T
 	folder  string
 	environ []string
-	binary  string // "": the one of this tree
+	binary  string // "": the binary of this tree
 	here    bool   // runs are calls in this process
 }
 
@@ -89,21 +89,21 @@ func newCLI(t *testing.T) *cli {
 	return &cli{t: t, folder: t.TempDir()}
 }
 
-// newHere is newCLI for tests to which processes would add nothing: runs are calls in this process, in the folder.
+// newHere is newCLI for tests that need no process of their own: a run is a call in this process, in the folder.
 func newHere(t *testing.T) *cli {
 	t.Helper()
 	c := &cli{t: t, folder: t.TempDir(), here: true}
 	t.Chdir(c.folder)
 	for _, line := range os.Environ() {
 		if name, _, _ := strings.Cut(line, "="); strings.HasPrefix(name, "ROLLCALL_") {
-			t.Setenv(name, "") // it comes back at the end
+			t.Setenv(name, "") // so that the old value is restored at the end
 			effort.OK(t, os.Unsetenv(name))
 		}
 	}
 	return c
 }
 
-// command prepares one run; nothing of the tester's environment named ROLLCALL_ gets in.
+// command prepares one run. It passes no ROLLCALL_ variable of the tester's environment on.
 func (c *cli) command(ctx context.Context, args ...string) *exec.Cmd {
 	name := effort.Must(binary())(c.t)
 	if c.binary != "" {
@@ -144,7 +144,7 @@ func (c *cli) run(args ...string) (code int, stdout, stderr string) {
 	return command.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-// does runs a command that has to succeed, and gives its standard output.
+// does runs a command that must succeed, and returns its standard output.
 func (c *cli) does(args ...string) (stdout string) {
 	c.t.Helper()
 	code, stdout, stderr := c.run(args...)
@@ -199,7 +199,7 @@ func TestWrongCallsGetOneClearLineAndTheirCode(t *testing.T) {
 		{"", exitUsage, `rollcall: "rollcall" needs a command`},
 		{"verfy", exitUsage, `unknown command "verfy" for "rollcall": did you mean verify?`},
 		{"key creat", exitUsage, "did you mean create?"},
-		{"foo", exitUsage, `unknown command "foo" for "rollcall"` + "\n"}, // no command is near it
+		{"foo", exitUsage, `unknown command "foo" for "rollcall"` + "\n"}, // no known command is similar
 		{"help foo", exitUsage, `unknown command "foo" for "rollcall"`},
 		{"help verfy", exitUsage, `unknown command "verfy" for "rollcall": did you mean verify?`},
 		{"help throttle foo", exitUsage, `unknown command "foo" for "rollcall throttle"`},
@@ -253,7 +253,7 @@ func TestWrongCallsGetOneClearLineAndTheirCode(t *testing.T) {
 	}
 }
 
-// lastLines is the lines that begin with the program's name: not notices.
+// lastLines returns the lines that begin with the program's name, which leaves out notices.
 func lastLines(stderr string) (lines string) {
 	for line := range strings.Lines(stderr) {
 		if strings.HasPrefix(line, "rollcall: ") {
@@ -286,22 +286,22 @@ func TestAUsedPortIsToldInOneLine(t *testing.T) {
 		"got code %d and %q", code, stderr)
 }
 
-// background is a program that goes on beside the test.
+// background is a program that runs beside the test.
 type background struct {
 	t       *testing.T
 	command *exec.Cmd
-	lines   chan string   // of standard output and standard error; nil when these go elsewhere
+	lines   chan string   // of standard output and standard error; nil if the output goes elsewhere
 	ended   chan struct{} // closed at its end
-	err     error         // of its end; read after ended
+	err     error         // of the program's end; read it after ended
 }
 
-// starter starts a program that goes on until a channel is closed.
+// starter starts a program that runs until a channel is closed.
 type starter func(command *exec.Cmd, until <-chan struct{}) error
 
 // startHere is the starter of programs that are in no network of their own.
 func startHere(command *exec.Cmd, _ <-chan struct{}) error { return command.Start() }
 
-// beside starts a program, which is killed when the test ends.
+// beside starts a program beside the test; it is killed when the test ends.
 func beside(t *testing.T, command *exec.Cmd, start starter) *background {
 	t.Helper()
 	b := &background{t: t, command: command, ended: make(chan struct{})}
@@ -311,13 +311,13 @@ func beside(t *testing.T, command *exec.Cmd, start starter) *background {
 		close(b.ended)
 	}()
 	t.Cleanup(func() {
-		_ = command.Process.Kill() // fails when it has ended, as it should
+		_ = command.Process.Kill() // fails if the program has ended, as it should
 		<-b.ended
 	})
 	return b
 }
 
-// listened is beside for a program whose lines are looked at.
+// listened is beside for a program whose lines the test reads.
 func listened(t *testing.T, command *exec.Cmd, start starter) *background {
 	t.Helper()
 	reader, writer := io.Pipe()
@@ -338,7 +338,7 @@ func (c *cli) start(args ...string) *background {
 	return listened(c.t, c.command(context.Background(), args...), startHere)
 }
 
-// readLines sends lines until the reader ends; lines beyond the channel's room are dropped.
+// readLines sends lines until the reader ends. It drops lines for which the channel has no room.
 func readLines(from io.Reader, to chan<- string) {
 	defer close(to)
 	buffer, rest := make([]byte, 4096), ""
@@ -362,7 +362,7 @@ func readLines(from io.Reader, to chan<- string) {
 	}
 }
 
-// waitFor waits for a line that contains text and gives it.
+// waitFor waits for a line that contains text and returns the line.
 func (b *background) waitFor(text string) string {
 	b.t.Helper()
 	deadline := time.After(cliWait)
@@ -381,14 +381,14 @@ func (b *background) waitFor(text string) string {
 	}
 }
 
-// stop sends a signal and gives the exit code.
+// stop sends a signal and returns the exit code.
 func (b *background) stop(signal os.Signal) int {
 	b.t.Helper()
 	effort.OK(b.t, b.command.Process.Signal(signal))
-	return b.wait(30 * time.Second) // the operators' contract
+	return b.wait(30 * time.Second) // a node has 30 s to end, as documented
 }
 
-// wait waits for the end and gives the exit code, -1 for a signal.
+// wait waits for the end and returns the exit code, or -1 after a signal.
 func (b *background) wait(within time.Duration) int {
 	b.t.Helper()
 	select {
@@ -419,7 +419,7 @@ func TestVerifyInTheLabGivesTheExpectedOutcomes(t *testing.T) {
 	readme := effort.Must(os.ReadFile(filepath.Join(HouseRoot, "README.md")))(t)
 	_, picture, _ := strings.Cut(string(readme), "--out results.csv\n")
 	picture, _, _ = strings.Cut(picture, "```")
-	took := regexp.MustCompile(`in [0-9.]+(ms|s):`) // it differs from run to run
+	took := regexp.MustCompile(`in [0-9.]+(ms|s):`) // the time differs from run to run
 	if picture == "" || !strings.Contains(took.ReplaceAllString(stderr, ""), took.ReplaceAllString(picture, "")) {
 		t.Errorf("README.md shows\n%s\nthe client prints\n%s", picture, stderr)
 	}
@@ -456,7 +456,8 @@ func TestStoppedHalfWayTheSameCommandGoesOn(t *testing.T) {
 	effort.Is(t, report.Outcomes, rows, report)
 }
 
-// TestNothingIsServedInClearToOthers: a node and `config check` refuse it, in the words of docs/start/network.md.
+// TestNothingIsServedInClearToOthers: a node and `config check` refuse a configuration that would serve others
+// unencrypted, in the words of docs/start/network.md.
 func TestNothingIsServedInClearToOthers(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
@@ -477,7 +478,7 @@ func TestPreflight(t *testing.T) {
 	t.Parallel()
 	lab := effort.Must(smtplab.Start(smtplab.Defaults()))(t)
 	defer lab.Stop(t.Context())
-	silent, err := net.ListenPacket("udp", "127.0.0.1:0") // takes questions, gives no answers
+	silent, err := net.ListenPacket("udp", "127.0.0.1:0") // a DNS server that never answers
 	effort.OK(t, err)
 	defer silent.Close()
 	for _, x := range []struct {
@@ -517,7 +518,7 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-// TestErrorsNameCommands: no error of a node tells a person at a terminal of a call.
+// TestErrorsNameCommands: errors that a node sends to a command name commands, not API calls.
 func TestErrorsNameCommands(t *testing.T) {
 	path := regexp.MustCompile(`(GET|POST|PUT|DELETE) /v1/[^ ;:,")` + "`" + `]*`)
 	route := regexp.MustCompile(`^\tadd(\.unless\(.*\))?\("`) // an entry of the table of routes
@@ -542,7 +543,7 @@ func everyCommand(c *cobra.Command, visit func(*cobra.Command)) {
 	}
 }
 
-// TestHelpOfFlagsHasNoStrayQuotes: what stands in back quotes is shown as the flag's value.
+// TestHelpOfFlagsHasNoStrayQuotes: the library shows a text in back quotes as the flag's value.
 func TestHelpOfFlagsHasNoStrayQuotes(t *testing.T) {
 	flags := 0
 	everyCommand(newRoot(nil), func(c *cobra.Command) {
@@ -571,7 +572,8 @@ func TestHelpAndVersionAnswerWhatIsAsked(t *testing.T) {
 	}
 }
 
-// TestAHeaderThatLooksLikeAnAddressIsTold: the note comes before the upload. The table shows that the file is accepted.
+// TestAHeaderThatLooksLikeAnAddressIsTold: the note comes before the upload, and the table shows that the file is
+// accepted.
 func TestAHeaderThatLooksLikeAnAddressIsTold(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
@@ -594,14 +596,14 @@ func TestMailboxFullIsExplained(t *testing.T) {
 	} {
 		r, _, stderr := newTestRun(t, service(t, "completed", results), verifyFlags{})
 		effort.OK(t, r.run(t.Context()))
-		explained := strings.Contains(stderr.String(), fullReason+": invalid where")
+		explained := strings.Contains(stderr.String(), fullReason+": invalid if")
 		effort.ErrorIf(t, explained != (want != "") || !strings.Contains(stderr.String(), want),
 			"got\n%s\nwant %q", stderr, want)
 	}
 }
 
-// TestOutIsTriedBeforeTheWork: an unusable --out is refused at once, with what to do. No file is made, and no
-// existing file changes.
+// TestOutIsTriedBeforeTheWork: a command refuses an unusable --out at once and says what to do. It makes no file and
+// changes none.
 func TestOutIsTriedBeforeTheWork(t *testing.T) {
 	c := newHere(t)
 	const list = "email\na@nobody.invalid\n"
@@ -648,7 +650,7 @@ func TestOutIsTriedBeforeTheWork(t *testing.T) {
 	effort.Is(t, treeOf(t, c.folder), before, "appended to itself")
 }
 
-// treeOf is every name below a folder with what is in it.
+// treeOf returns every name below a folder with the file's content.
 func treeOf(t *testing.T, folder string) (all string) {
 	t.Helper()
 	err := filepath.WalkDir(folder, func(path string, d os.DirEntry, err error) error {
@@ -656,7 +658,7 @@ func treeOf(t *testing.T, folder string) (all string) {
 			all += path + "\n"
 			return err
 		}
-		text, _ := os.ReadFile(path) // a link to nothing has none
+		text, _ := os.ReadFile(path) // a broken link has no content
 		all += path + ": " + string(text) + "\n"
 		return nil
 	})
@@ -664,7 +666,7 @@ func treeOf(t *testing.T, folder string) (all string) {
 	return all
 }
 
-// TestForceReplacesAndNothingElseDoes: also not a file that came while the work was done.
+// TestForceReplacesAndNothingElseDoes: without --force even a file that appeared during the work is not replaced.
 func TestForceReplacesAndNothingElseDoes(t *testing.T) {
 	folder := t.TempDir()
 	name, link := filepath.Join(folder, "r.csv"), filepath.Join(folder, "link.csv")

@@ -35,7 +35,7 @@ func newCluster(e environment) *cobra.Command {
 // drainEvery is how often a drain is checked. Guess: often enough not to look stuck.
 const drainEvery = time.Second
 
-// deafMax is how many requests in a row may fail while the command waits for a drain: a ledger that moves to another
+// deafMax is how many requests in a row may fail while the command waits for a drain. A ledger that moves to another
 // host is back by then. Guess.
 const deafMax = 30
 
@@ -50,7 +50,7 @@ func newClusterDrain(node *adminFlags) *cobra.Command {
 		Use:   "drain [NODE]",
 		Short: "Make a node give its work away and take no more",
 		Long: "Make a node give its work away and take no more. --yes instead of NODE means the node that is asked.\n\n" +
-			"It gives its leases back and its receivers to the other nodes, which go on within seconds, and its /readyz\n" +
+			"It gives back its leases and receivers; other nodes take them over within seconds. Its /readyz then\n" +
 			"answers 503. When no other node serves, all files wait. It keeps running: stop it when it has no work left.\n" +
 			"It takes work again when it is started again, or after `rollcall cluster undrain NODE`.",
 		Example: "  rollcall cluster drain node-2 --wait && ssh node-2 systemctl restart rollcall\n" +
@@ -63,11 +63,11 @@ func newClusterDrain(node *adminFlags) *cobra.Command {
 		done: "%s has no leases and no receivers left: it can be stopped.\n"}.newCommand(node, c)
 }
 
-// nodeChange is a command that asks a node to drain, or to take work again.
+// nodeChange is a command that asks a node to drain or to take work again.
 type nodeChange struct {
 	what    string // drain or undrain
-	missing string // is added to the error when no node is named
-	asked   string // is printed of the node, or done with --wait
+	missing string // added to the error if no node is named
+	asked   string // printed after the request; with --wait done is printed
 	waits   string // the help of --wait
 	ended   func() func(m admin.Member) (done bool, err error)
 	done    string
@@ -101,7 +101,7 @@ func (n nodeChange) newCommand(node *adminFlags, c *cobra.Command) *cobra.Comman
 	})
 }
 
-// warnIfLast tells when no other node is left to work.
+// warnIfLast warns if no other node is left to work.
 func warnIfLast(ctx context.Context, to *client.Admin, tell io.Writer, m admin.Member) {
 	known, err := to.Members(ctx)
 	if err == nil && !slices.ContainsFunc(known.Members, func(o admin.Member) bool {
@@ -111,8 +111,8 @@ func warnIfLast(ctx context.Context, to *client.Admin, tell io.Writer, m admin.M
 	}
 }
 
-// untilDrained ends when a process has no work left. The error wraps errLostDraining when it was retired before, and
-// errUndrained when it takes work again.
+// untilDrained returns a function that reports whether a process has no work left. Its error wraps errLostDraining if
+// the process was retired before, and errUndrained if it takes work again.
 func untilDrained() func(admin.Member) (bool, error) {
 	drains := false
 	return func(m admin.Member) (done bool, err error) {
@@ -130,8 +130,8 @@ func untilDrained() func(admin.Member) (bool, error) {
 	}
 }
 
-// watchNode watches a process until ended returns true, prints its changes, and returns its last state. A process that
-// is no longer listed has left. Its error wraps errDeaf when nodes do not answer.
+// watchNode watches a process and prints its changes until ended returns true. It returns the last state; a process
+// that is no longer listed has left. Its error wraps errDeaf if nodes do not answer.
 func watchNode(ctx context.Context, client *client.Admin, tell io.Writer, m admin.Member, every time.Duration,
 	what string, ended func(admin.Member) (bool, error)) (admin.Member, error) {
 	deaf, told := 0, ""
@@ -206,7 +206,7 @@ func confirmForget(in io.Reader, out io.Writer, m admin.Member) error {
 		term.Span(time.Since(time.Time(m.Since)))), errNotForgotten)
 }
 
-// watchEvery is how often a watched table is refreshed: nodes write heartbeats every 3 s, and gossip sees most changes
+// watchEvery is how often a watched table is refreshed. Nodes write heartbeats every 3 s; gossip sees most changes
 // sooner.
 const watchEvery = 2 * time.Second
 
@@ -258,7 +258,7 @@ func (t membersTable) print(b *term.Page) {
 
 // Limits above which a note about a member is shown.
 const (
-	heartbeatLate = 8 * time.Second // since its last heartbeat: from then on a node uses nothing, by its fence
+	heartbeatLate = 8 * time.Second // since its last heartbeat; later the fence stops the node
 	clockOffset   = time.Second     // between its clock and the ledger's
 	ledgerOld     = 8 * time.Second // since the ledger was read
 )
@@ -370,11 +370,12 @@ func newClusterUndrain(node *adminFlags) *cobra.Command {
 		waits: "return when it takes work", ended: untilServing, done: "%s takes work.\n"}.newCommand(node, c)
 }
 
-// ineligibleLooks is how many looks in a row must find a node ineligible: until the next heartbeat the view of an
-// undrained node still lacks the node itself, which looks the same.
+// ineligibleLooks is how many looks in a row must find a node ineligible. Until its next heartbeat, an undrained node
+// looks the same, because its view still lacks the node itself.
 const ineligibleLooks = 5
 
-// untilServing ends when a process takes work. The error wraps errNotServing when that needs an operator.
+// untilServing returns a function that reports whether a process takes work. Its error wraps errNotServing if that
+// needs an operator.
 func untilServing() func(admin.Member) (bool, error) {
 	ineligible := 0
 	return func(m admin.Member) (bool, error) {

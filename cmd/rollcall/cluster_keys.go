@@ -171,8 +171,8 @@ func viewCert(file string) (v certView, err error) {
 	return v, nil
 }
 
-// writePair writes a key and its certificate. An existing file is replaced atomically if replace is set, and otherwise
-// an error.
+// writePair writes a key and its certificate. If a file exists, writePair replaces it atomically, or without replace
+// returns an error.
 func writePair(dir, name string, pair secure.Pair, replace bool) error {
 	write := writeNew
 	if replace {
@@ -216,7 +216,7 @@ func newClusterKeys(node *adminFlags) *cobra.Command {
 			"  rollcall cluster keys use next.key       every node encrypts with it\n" +
 			"  rollcall cluster keys list               shows the fingerprint of the old one\n" +
 			"  rollcall cluster keys remove 1a2b3c4d    no node accepts the old one\n\n" +
-			"Each node keeps its keys in its cluster.gossip_key_file. A node that is down meanwhile needs the new file.",
+			"Each node keeps its keys in its cluster.gossip_key_file. A node that is down during this needs the new file.",
 	})
 	c.AddCommand(newKeysNew(), newKeysList(node), newKeysAdd(node),
 		newKeysChange(node, admin.KeyUse, "Make every node encrypt with a key that all have"),
@@ -329,7 +329,7 @@ const gossipKeyBytes = 32
 
 var fingerprintForm = regexp.MustCompile(`^[0-9a-f]{8}$`)
 
-// fingerprintOf reads a fingerprint, or returns that of the only key of a file.
+// fingerprintOf returns a typed fingerprint, or the fingerprint of a file's only key.
 func fingerprintOf(arg string) (string, error) {
 	if lower := strings.ToLower(arg); fingerprintForm.MatchString(lower) {
 		return lower, nil
@@ -343,7 +343,7 @@ func fingerprintOf(arg string) (string, error) {
 
 var errNoKeyFile = errors.New("there is no file")
 
-// onlyKey returns the fingerprint of the key in a file with one key. Other users must not be able to read it.
+// onlyKey returns the fingerprint of the key in a file with one key. It refuses a file that other users can read.
 func onlyKey(name string) (string, error) {
 	if _, err := os.Stat(name); errors.Is(err, os.ErrNotExist) {
 		return "", fmt.Errorf("%w %s: check the path", errNoKeyFile, name)
@@ -406,7 +406,7 @@ type keysDone struct {
 	admin.KeyAnswer
 }
 
-// keysCommand makes c a command about keys, whose arguments become a call.
+// keysCommand makes c a command about keys. body makes the call from the command's arguments.
 func keysCommand(node *adminFlags, c *cobra.Command, body func(args []string) (admin.KeyCall, error)) *cobra.Command {
 	return answerWith(c, func(args []string) (done keysDone, err error) {
 		call, err := body(args)
@@ -454,7 +454,7 @@ var keysNext = map[admin.KeyOp]string{
 	admin.KeyRemove: "No running node accepts %s now; remove it from the files of nodes that are down.",
 }
 
-// keyNameMost is the longest name of a node in the table of keys, so that the table with two keys a node fits 80
+// keyNameMost is the longest name of a node in the table of keys. With it, a table with two keys per node fits 80
 // columns.
 const keyNameMost = 30
 

@@ -17,13 +17,13 @@ import (
 	"rollcall/http/admin"
 )
 
-// canaryKey is a gossip key that must be seen nowhere, and its fingerprint.
+// canaryKey is a gossip key that must appear nowhere; canaryPrint is its fingerprint.
 const (
 	canaryKey   = "Y2FuYXJ5Y2FuYXJ5Y2FuYXJ5Y2FuYXJ5Y2FuYXJ5MTI="
 	canaryPrint = "e298bc69"
 )
 
-// twoRings are nodes in the middle of a change of keys.
+// twoRings are nodes in the middle of a change of keys: two keys on each ring.
 func twoRings() []admin.KeyResult {
 	known := trio().Members
 	return []admin.KeyResult{
@@ -50,8 +50,8 @@ func TestKeysAreMadeInNewFiles(t *testing.T) {
 	effort.Is(t, effort.Must(readKey(name, nil))(t), key, "the key was overwritten")
 }
 
-// TestKeysOfACluster are shown and changed by file and by fingerprint, and the
-// key itself is seen in no output, no refusal and no log.
+// TestKeysOfACluster shows and changes keys by file and by fingerprint. No output, error or log contains a key
+// itself.
 func TestKeysOfACluster(t *testing.T) {
 	folder := t.TempDir()
 	file := func(name, text string, mode os.FileMode) string {
@@ -73,7 +73,7 @@ func TestKeysOfACluster(t *testing.T) {
 		stdin string
 		args  []string
 		asked string // op, fingerprint, length of the key
-		want  string // in the output, or in the error
+		want  string // part of the output or of the error
 	}{
 		{"list", "", []string{"list"}, "list  0", "node-1  done    0a0a0a0a  e298bc69\n"},
 		{"add a file", "", []string{"add", one}, "add e298bc69 32", "Next: rollcall cluster keys use e298bc69"},
@@ -117,7 +117,7 @@ func TestKeysOfACluster(t *testing.T) {
 	effort.Has(t, r.log.String(), "gossip keys changed", "the log was not looked at")
 }
 
-// TestKeysThatNotEveryNodeChanged are told in a table, and by the exit code.
+// TestKeysThatNotEveryNodeChanged: the table and the exit code show which nodes did not change.
 func TestKeysThatNotEveryNodeChanged(t *testing.T) {
 	r := newClusterRig(t, trio())
 	r.cluster.Rings = twoRings()

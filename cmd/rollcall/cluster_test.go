@@ -23,8 +23,8 @@ import (
 	"rollcall/ledger/sqlstore"
 )
 
-// These tests call the commands in this process, against a real admin listener
-// with a cluster that answers as it is told.
+// These tests call the commands in this process, against a real admin listener of a cluster that gives prepared
+// answers.
 
 // clusterRig is an admin listener and the commands that ask it.
 type clusterRig struct {
@@ -46,7 +46,7 @@ func newClusterRig(t *testing.T, frames ...admin.Membership) *clusterRig {
 // tableNow is the time at which the tables of these tests are printed.
 var tableNow = time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// shown makes a healthy member that has been in its state since ago before tableNow.
+// shown makes a healthy member that changed to its state at the time ago before tableNow.
 func shown(id, name string, state admin.State, ago time.Duration) admin.Member {
 	beat := 1.5
 	return admin.Member{Node: uuid.MustParse(id + "-0000-4000-8000-000000000000"),
@@ -54,7 +54,7 @@ func shown(id, name string, state admin.State, ago time.Duration) admin.Member {
 		Since: api.Time(tableNow.Add(-ago)), HeartbeatAge: &beat, Agreed: true}
 }
 
-// trio is a cluster of three nodes that is well.
+// trio is a healthy cluster of three nodes.
 func trio() admin.Membership {
 	one := shown("5f2c91aa", "node-1", admin.StateServing, 2*time.Hour)
 	one.This, one.Leases, one.Addresses, one.Receivers = true, 4, 12044, 31
@@ -79,8 +79,7 @@ func TestMembersOfAClusterThatIsWell(t *testing.T) {
 	effort.ErrorIf(t, err != nil || out.String() != want, "got %v and\n%s\nwant\n%s", err, out.String(), want)
 }
 
-// TestMembersThatAreNotWell has everything that can be wrong, with the longest texts there are, in 80 columns:
-// testdata/members.txt.
+// TestMembersThatAreNotWell shows every possible problem with the longest texts in 80 columns: testdata/members.txt.
 func TestMembersThatAreNotWell(t *testing.T) {
 	known := trio()
 	known.Cluster, known.LedgerAge = "a-cluster-with-a-name-of-more-than-thirty", 40
@@ -110,7 +109,7 @@ func TestMembersThatAreNotWell(t *testing.T) {
 	effort.Is(t, out.String(), string(effort.Must(os.ReadFile("testdata/members.txt"))(t)))
 }
 
-// TestMembersAsJSON: programs get the node's answer unchanged.
+// TestMembersAsJSON: --json prints the node's answer unchanged.
 func TestMembersAsJSON(t *testing.T) {
 	r := newClusterRig(t, trio())
 	var got admin.Membership
@@ -119,12 +118,12 @@ func TestMembersAsJSON(t *testing.T) {
 	effort.Has(t, r.must("cluster", "members"), "\n* 5f2c91aa  node-1")
 }
 
-// TestWatchedMembers are shown again and again, also after a time without an answer, until the watch is ended.
+// TestWatchedMembers: the table is shown again and again, also after a time without an answer, until the watch ends.
 func TestWatchedMembers(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		view repeated[admin.Membership]
-		want []string // how often each text is there, as "3 text"
+		want []string // how often each text appears, as "3 text"
 	}{
 		{"lines", repeated[admin.Membership]{}, []string{"2 cluster rollcall as node-1", "1 did not answer", "0 \x1b"}},
 		{"screen", repeated[admin.Membership]{redraw: true}, []string{"2 cluster rollcall as node-1", "1 did not answer",
@@ -157,7 +156,7 @@ func TestWatchedMembers(t *testing.T) {
 	r.refused("did not answer", "cluster", "members", "--watch")
 }
 
-// with gives a cluster of which one member is changed.
+// with returns a copy of a cluster with one changed member.
 func with(known admin.Membership, i int, change func(m *admin.Member)) admin.Membership {
 	known.Members = slices.Clone(known.Members)
 	change(&known.Members[i])

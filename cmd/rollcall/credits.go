@@ -85,7 +85,7 @@ func printBalance(b *term.Page, of ledger.Balance) {
 const (
 	// entriesShown is how many entries are shown without --all: a screen.
 	entriesShown = 50
-	// entriesPage is how many are requested at once with --all: the largest page of the admin listener.
+	// entriesPage is how many entries one request gets with --all: the largest page of the admin listener.
 	entriesPage = 1000
 )
 
@@ -94,7 +94,7 @@ var errOff = errors.New("the credits of this verification do not add up")
 // statement lists how the credits of one verification were held, charged and released.
 type statement struct{ admin.Statement }
 
-// readStatement reads the newest entries of a verification, or all.
+// readStatement reads the newest entries of a verification, or all entries.
 func readStatement(ctx context.Context, to *client.Admin, workspace string, verification uuid.UUID,
 	all bool) (s statement, err error) {
 	limit := entriesShown

@@ -40,7 +40,7 @@ func (f *customerFlags) base() string {
 	return cmp.Or(f.url, f.environ.value("ROLLCALL_API"), apiDefault)
 }
 
-// client makes a client from flags and environment, which reports waits on standard error.
+// client makes a client from flags and environment. It reports waits on standard error.
 func (f *customerFlags) client(c *cobra.Command) (*client.API, error) {
 	key := cmp.Or(f.key, f.environ.value("ROLLCALL_KEY"))
 	if key == "" {
@@ -85,9 +85,8 @@ func newCheck(e environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check ADDRESS",
 		Short: "Verify one address through a service, wait for its outcome and print it",
-		Long: "Verify one address through a service, wait for its outcome and print it. It is a file of one row, costs " +
-			"what\n" +
-			"such a file costs, and is in the history. An address that was checked before gives the earlier outcome\n" +
+		Long: "Verify one address through a service, wait for its outcome and print it. The address becomes a file of\n" +
+			"one row in the history. An address that was checked before gives the earlier outcome\n" +
 			"and costs nothing, unless --again checks it anew. The exit code is 0 whatever the outcome is.",
 		Example: "  rollcall check anna@example.com --api https://rollcall.example",
 	}
@@ -120,7 +119,7 @@ func newCheck(e environment) *cobra.Command {
 	})
 }
 
-// addressInput is a nameless file with one address.
+// addressInput returns a nameless file with one address.
 func addressInput(address string) (*input, error) {
 	var row bytes.Buffer
 	w := csv.NewWriter(&row)
@@ -129,14 +128,14 @@ func addressInput(address string) (*input, error) {
 	if err != nil || w.Error() != nil {
 		return nil, errors.Join(err, w.Error())
 	}
-	name := strings.NewReplacer("/", "_", `\`, "_").Replace(address) // a name in the history has no folder
+	name := strings.NewReplacer("/", "_", `\`, "_").Replace(address) // a file name in the history contains no folder
 	return keepInput(name, func(w io.Writer) error {
 		_, err := row.WriteTo(w)
 		return err
 	})
 }
 
-// one verifies a file of one row and returns that row.
+// one verifies a file of one row and returns the result of that row.
 func (r *verifyRun) one(ctx context.Context) (checkedView, error) {
 	d, err := r.finish(ctx)
 	if err != nil {
@@ -158,7 +157,8 @@ func (r *verifyRun) one(ctx context.Context) (checkedView, error) {
 	return *found, nil
 }
 
-// verificationCommand makes c a command about the verification of its first argument, as answerWith does.
+// verificationCommand makes c a command about the verification that its first argument names. It shows the answer as
+// answerWith does.
 func verificationCommand[T any](service *customerFlags, c *cobra.Command,
 	find func(to *client.API, id string) (T, error), show func(b *term.Page, answer T)) *cobra.Command {
 	return answerWith(c, func(args []string) (answer T, err error) {
@@ -170,7 +170,7 @@ func verificationCommand[T any](service *customerFlags, c *cobra.Command,
 	}, show)
 }
 
-// findVerification makes a client, and finds the id of the verification that an argument names.
+// findVerification makes a client, and returns the id of the verification that an argument names.
 func (f *customerFlags) findVerification(c *cobra.Command, arg string) (to *client.API, id string, err error) {
 	if to, err = f.client(c); err != nil {
 		return nil, "", err
@@ -185,8 +185,8 @@ func newList(e environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List your verifications, newest first",
-		Long: "List your verifications, newest first. At a terminal ids are cut to fit; what is left of one is enough for\n" +
-			"`rollcall status`, `results` and `cancel`. Off a terminal nothing is cut.",
+		Long: "List your verifications, newest first. A terminal shows the beginnings of ids, which are enough for\n" +
+			"`rollcall status`, `results` and `cancel`. Files and pipes get whole ids.",
 		Example: "  rollcall list --api https://rollcall.example\n  rollcall list --limit 0 --json",
 	}
 	service := addCustomerFlags(c, e)
@@ -215,7 +215,7 @@ func newList(e environment) *cobra.Command {
 			}
 		}
 		if *limit > 0 && len(all.Verifications) > *limit {
-			all.Verifications, all.NextCursor = all.Verifications[:*limit], nil // the cursor points behind the page
+			all.Verifications, all.NextCursor = all.Verifications[:*limit], nil // the cursor points behind the whole page
 		}
 		return all, nil
 	}, func(b *term.Page, all api.History) {
@@ -235,7 +235,7 @@ func historyGrid(list []api.Summary, now time.Time) *term.Table {
 func printHistory(b *term.Page, list []api.Summary, waiting []api.Detail, now time.Time) {
 	b.Table(historyGrid(list, now))
 	for _, d := range waiting {
-		if d.Issue != nil { // it may have gone on meanwhile
+		if d.Issue != nil { // nil if the file no longer waits
 			b.Para(0, "%s waits: %s", d.ID, api.IssueText(d.Issue))
 		}
 	}
@@ -298,7 +298,7 @@ func newResults(e environment) *cobra.Command {
 		Short: "Get the results of one of your verifications, also while it goes on",
 		Long: "Get the results of one of your verifications as CSV, with a closing table on standard error. While it goes " +
 			"on\n" +
-			"they are those that are final so far, and a line says so. Reading results costs nothing.",
+			"they are the final ones so far, and a line says so. Reading results costs nothing.",
 		Example: "  rollcall results 0b6f2c9e --api https://rollcall.example --out results.csv",
 	}
 	service := addCustomerFlags(c, e)

@@ -24,7 +24,7 @@ import (
 	"rollcall/ledger"
 )
 
-// newCustomerCLI starts a node with the lab and gives a folder whose environment has its URL and key.
+// newCustomerCLI starts a node with the lab. It returns a folder whose environment has the node's URL and key.
 func newCustomerCLI(t *testing.T, more ...string) (c *cli, service string, node *background) {
 	t.Helper()
 	c = newCLI(t)
@@ -33,7 +33,7 @@ func newCustomerCLI(t *testing.T, more ...string) (c *cli, service string, node 
 	return c, service, node
 }
 
-// dev is the tenant that serve --dev has made.
+// dev returns the tenant that serve --dev has made.
 func (c *cli) dev() (dev client.Tenant) {
 	c.t.Helper()
 	text := effort.Must(os.ReadFile(filepath.Join(c.folder, "rollcall-data", "dev.json")))(c.t)
@@ -41,7 +41,8 @@ func (c *cli) dev() (dev client.Tenant) {
 	return dev
 }
 
-// numbered is a file of numbered mailboxes of a name at a domain. A receiver of the lab is asked 5 addresses a second.
+// numbered returns a file with numbered mailboxes of one name at a domain. A receiver of the lab is asked 5 addresses
+// a second.
 func numbered(name, domain string, rows int) string {
 	var list strings.Builder
 	list.WriteString("email\n")
@@ -51,8 +52,8 @@ func numbered(name, domain string, rows int) string {
 	return list.String()
 }
 
-// TestInterruptedTheServiceGoesOn: Ctrl-C names the verification and what ends it, and both
-// that and the way back are true.
+// TestInterruptedTheServiceGoesOn: Ctrl-C prints how to end the verification and how to come back to it, and both
+// ways work.
 func TestInterruptedTheServiceGoesOn(t *testing.T) {
 	t.Parallel()
 	c, service, _ := newCustomerCLI(t)
@@ -77,7 +78,7 @@ func TestInterruptedTheServiceGoesOn(t *testing.T) {
 	effort.Is(t, done.ID, id, "cancelled twice")
 }
 
-// TestACustomerNeedsNoCurl: every operation of the API by a command, in text and JSON.
+// TestACustomerNeedsNoCurl: a command exists for every operation of the API, in text and JSON.
 func TestACustomerNeedsNoCurl(t *testing.T) {
 	t.Parallel()
 	c, service, _ := newCustomerCLI(t)
@@ -139,13 +140,13 @@ func TestACustomerNeedsNoCurl(t *testing.T) {
 	}
 }
 
-// TestVerificationsThatBeginAlikeAreNamed over the pages of the history.
+// TestVerificationsThatBeginAlikeAreNamed: a typed prefix is compared with all pages of the history.
 func TestVerificationsThatBeginAlikeAreNamed(t *testing.T) {
 	ids := []string{"aaaa1111-0000-4000-8000-000000000001", "aaaa2222-0000-4000-8000-000000000002",
 		"bbbb3333-0000-4000-8000-000000000003"}
 	customer := newTestCustomer(t, func(w http.ResponseWriter, r *http.Request) {
 		var at int
-		_, _ = fmt.Sscan(r.URL.Query().Get("cursor"), &at) // none is the first page
+		_, _ = fmt.Sscan(r.URL.Query().Get("cursor"), &at) // without a cursor: the first page
 		next := "null"
 		if at+1 < len(ids) {
 			next = fmt.Sprintf("%q", fmt.Sprint(at+1))
@@ -163,7 +164,7 @@ func TestVerificationsThatBeginAlikeAreNamed(t *testing.T) {
 		"got %v, want both named", err)
 }
 
-// TestTheHistoryFitsATerminal: in a pipe it is not shortened.
+// TestTheHistoryFitsATerminal: a terminal gets shortened rows, a pipe whole ones.
 func TestTheHistoryFitsATerminal(t *testing.T) {
 	name, total := strings.Repeat("long", 20)+".csv", int64(1_000_000)
 	list := []api.Summary{{ID: "aaaa1111-0000-4000-8000-000000000001", Status: "completed_with_errors", Filename: &name,
@@ -179,7 +180,7 @@ func TestTheHistoryFitsATerminal(t *testing.T) {
 	}
 }
 
-// seesStatus is what `rollcall status` has of a verification.
+// seesStatus returns the answer of `rollcall status` about a verification.
 func (c *cli) seesStatus(id string) (d api.Detail) {
 	c.t.Helper()
 	c.asks(&d, "status", id)
@@ -188,7 +189,7 @@ func (c *cli) seesStatus(id string) (d api.Detail) {
 	return d
 }
 
-// newest is the verification that came last.
+// newest returns the newest verification.
 func (c *cli) newest() api.Summary {
 	c.t.Helper()
 	var h api.History
@@ -197,7 +198,8 @@ func (c *cli) newest() api.Summary {
 	return h.Verifications[0]
 }
 
-// TestACustomerSeesWhyAFileWaits: while it is parked and the node starts anew, until it is cancelled or goes on.
+// TestACustomerSeesWhyAFileWaits: the reason is shown while the file is parked and after the node restarts, until the
+// file is cancelled or continues.
 func TestACustomerSeesWhyAFileWaits(t *testing.T) {
 	t.Parallel()
 	c, service, node := newCustomerCLI(t, "ROLLCALL_RETRY_GREYLIST_WAITS=21m", "ROLLCALL_RETRY_GIVE_UP_AFTER=5h")
@@ -223,7 +225,7 @@ func TestACustomerSeesWhyAFileWaits(t *testing.T) {
 	effort.Is(t, c.seesStatus(id).Status, "cancelled", "after a cancel")
 }
 
-// TestAPauseIsToldToCustomers: the client shows the pause of a receiver, and the file goes on after it.
+// TestAPauseIsToldToCustomers: the client shows the pause of a receiver, and the file continues after it.
 func TestAPauseIsToldToCustomers(t *testing.T) {
 	t.Parallel()
 	c, service, _ := newCustomerCLI(t)
@@ -239,7 +241,7 @@ func TestAPauseIsToldToCustomers(t *testing.T) {
 	}
 }
 
-// TestAWaitIsToldOnce: it is printed again only after another text.
+// TestAWaitIsToldOnce: a wait is printed again only after another text was printed.
 func TestAWaitIsToldOnce(t *testing.T) {
 	var out bytes.Buffer
 	view := &progressView{out: &out}
@@ -255,7 +257,7 @@ func TestAWaitIsToldOnce(t *testing.T) {
 	effort.Is(t, out.String(), want)
 }
 
-// TestTheIdentityIsOfTheContent: the file's name does not count, --again does.
+// TestTheIdentityIsOfTheContent: the identity depends on the file's content and --again, not on its name.
 func TestTheIdentityIsOfTheContent(t *testing.T) {
 	of := func(name, text, again string) uuid.UUID {
 		file := filepath.Join(t.TempDir(), name)
@@ -265,7 +267,7 @@ func TestTheIdentityIsOfTheContent(t *testing.T) {
 		return in.identity(again)
 	}
 	first := of("a.csv", "a@a.test\n", "")
-	// Written down: another one would charge every customer once more for what a repeat recovers.
+	// The identity must never change: another one would charge every customer again for a repeat.
 	effort.Is(t, first.String(), "ee88f236-da10-8523-836d-22536a28be18", first)
 	effort.Is(t, of("b.csv", "a@a.test\n", ""), first, "the same bytes in another file")
 	others := map[uuid.UUID]string{first: "the first"}
@@ -277,7 +279,8 @@ func TestTheIdentityIsOfTheContent(t *testing.T) {
 	}
 }
 
-// TestResultsThatAreGoneNameTheWayToNewOnes: the same content stays paid for, and is never charged anew in silence.
+// TestResultsThatAreGoneNameTheWayToNewOnes: content whose results are erased stays paid for, and is charged again
+// only when the customer asks for it.
 func TestResultsThatAreGoneNameTheWayToNewOnes(t *testing.T) {
 	customer := newTestCustomer(t, func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -295,14 +298,14 @@ func TestResultsThatAreGoneNameTheWayToNewOnes(t *testing.T) {
 	effort.ErrorIf(t, err == nil || !strings.Contains(err.Error(), "results_expired") ||
 		!strings.Contains(err.Error(), "add --again NAME") || strings.Contains(err.Error(), "goes on") ||
 		stdout.Len() != 0, "got %v and %q", err, stdout)
-	if want := "This content was sent before, on 2026-11-20 10:00Z: this is verification v1 again, and nothing is " +
+	if want := "This content was sent before, on 2026-11-20 10:00Z: this is that verification, v1, and nothing is " +
 		"charged"; !strings.Contains(stderr.String(), want) {
 		t.Errorf("got %q, want %q", stderr, want)
 	}
 }
 
-// TestClientsOfThreeLanguages runs the Go client and the samples in Python and JavaScript against a node: the same file
-// gives the same results, and a bad one says what is wrong with it.
+// TestClientsOfThreeLanguages runs the Go client and the samples in Python and JavaScript against a node. The same
+// file gives the same results, and a bad file gets an error that says what is wrong.
 func TestClientsOfThreeLanguages(t *testing.T) {
 	t.Parallel()
 	c, service, _ := newCustomerCLI(t)
@@ -321,7 +324,7 @@ func TestClientsOfThreeLanguages(t *testing.T) {
 			}
 		}
 		for range own.Results(t.Context(), done.ID) {
-			break // who wants no more is given no more
+			break // the caller has enough
 		}
 		if balance, err := own.Credits(t.Context()); found != 2 || err != nil || balance.Credits != devCredits-2 {
 			t.Errorf("got %d results, %+v and %v", found, balance, err)

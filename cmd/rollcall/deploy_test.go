@@ -25,10 +25,9 @@ import (
 	"rollcall/config/effort"
 )
 
-// Documents and example files name settings, commands and metrics. These tests
-// keep what they name in step with what there is.
+// Documents and example files name settings, commands and metrics. These tests check that all of them exist.
 
-// textsOf reads the files of folders of the repository that end in one of some ways.
+// textsOf reads the files in folders of the repository whose names have one of these endings.
 func textsOf(t *testing.T, folders, endings []string) map[string]string {
 	t.Helper()
 	texts := map[string]string{}
@@ -47,8 +46,8 @@ func textsOf(t *testing.T, folders, endings []string) map[string]string {
 	return texts
 }
 
-// TestDeploy reads the files of deploy as the programs do that get them: each setting exists, the configurations are
-// valid, and the ledger's rights are those of the document that tests run.
+// TestDeploy reads the files in deploy as the programs that use them do. Each setting exists, the configurations are
+// valid, and the ledger's rights are those of the document whose blocks tests run.
 func TestDeploy(t *testing.T) {
 	texts := textsOf(t, []string{"deploy"}, []string{""})
 	environ := regexp.MustCompile(`\bROLLCALL_[A-Z_]+`)
@@ -82,12 +81,12 @@ func TestDeploy(t *testing.T) {
 		"deploy/rights.sql and docs/start/database.md give different rights")
 }
 
-// TestDocumentsNameCommandsThatExist: each line of a shell block, and each command
-// in an example file, that begins with rollcall is one that this version takes.
+// TestDocumentsNameCommandsThatExist: this version accepts each line of a shell block, and each command in an example
+// file, that begins with rollcall.
 func TestDocumentsNameCommandsThatExist(t *testing.T) {
 	block := regexp.MustCompile("(?s)```sh\n(.*?)```")
 	command := regexp.MustCompile(`(?:^|[;&|(] *|do +|-- +)(?:\./)?rollcall( [^;&|#>)]*)`)
-	inner := regexp.MustCompile(`\$\(date [^)]*\)| [0-9]?>>? \S+| 2>&1`) // a value, and where output goes
+	inner := regexp.MustCompile(`\$\(date [^)]*\)| [0-9]?>>? \S+| 2>&1`) // a date to insert, and redirections
 	quoted := regexp.MustCompile(`"[^"]*"`)
 	found := 0
 	check := func(file, line string) {
@@ -132,7 +131,7 @@ func tryFlags(c *cobra.Command, args []string) error {
 	return c.Args(c, c.Flags().Args())
 }
 
-// TestDocumentsNameMetricsThatExist: each metric that a document names is one that a node registers.
+// TestDocumentsNameMetricsThatExist: a node registers each metric that a document names.
 func TestDocumentsNameMetricsThatExist(t *testing.T) {
 	t.Parallel()
 	families := metricsOf(t)
@@ -151,7 +150,7 @@ func TestDocumentsNameMetricsThatExist(t *testing.T) {
 	effort.ErrorIf(t, found < 20, "only %d metrics were found: is the pattern right?", found)
 }
 
-// alerts is the form of a file of alert rules.
+// alerts is the structure of a file of alert rules.
 type alerts struct {
 	Groups []struct {
 		Name  string  `yaml:"name"`
@@ -182,7 +181,7 @@ func readAlerts(t *testing.T) (all []alert) {
 	return all
 }
 
-// dashboard is what is read of the file for Grafana.
+// dashboard is the part of Grafana's file that the tests read.
 type dashboard struct {
 	Title         string
 	UID           string
@@ -236,10 +235,10 @@ func TestAlertsAskForWhatThereIs(t *testing.T) {
 	effort.ErrorIf(t, len(rules) < 30, "only %d rules were read", len(rules))
 }
 
-// keepsLabels: what an expression begins with that keeps the labels of its first metric.
+// keepsLabels matches the beginning of an expression that keeps the labels of its first metric.
 var keepsLabels = regexp.MustCompile(`^(\w+_over_time\()?rollcall_`)
 
-// checkTemplates: a text only names labels that are left when the expression is done.
+// checkTemplates checks that a text names only labels that the expression's result has.
 func checkTemplates(t *testing.T, a alert) {
 	t.Helper()
 	aggregated := regexp.MustCompile(`\b(sum|min|max|count)\b`).MatchString(a.Expr)
@@ -253,7 +252,7 @@ func checkTemplates(t *testing.T, a alert) {
 	}
 }
 
-// checkRunbook: what an alert says to read is there, with its headline.
+// checkRunbook checks that the headline to which an alert links exists.
 func checkRunbook(t *testing.T, a alert) {
 	t.Helper()
 	path, anchor, _ := strings.Cut(a.Annotations["runbook"], "#")
@@ -271,7 +270,7 @@ func checkRunbook(t *testing.T, a alert) {
 	t.Errorf("%s: %s has no headline for #%s", a.Alert, path, anchor)
 }
 
-// anchorOf is how a headline is linked to.
+// anchorOf returns the anchor of a headline.
 func anchorOf(title string) string {
 	kept := regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(title), "")
 	return strings.ReplaceAll(kept, " ", "-")
@@ -307,12 +306,12 @@ func TestDashboardAsksForWhatThereIs(t *testing.T) {
 		}
 		m := values.FindStringSubmatch(v.Definition)
 		if m == nil || families[m[1]] == nil || !slices.Contains(append(families[m[1]].labels, fromScraping...), m[2]) {
-			t.Errorf("variable %s: %s asks for what there is not", v.Name, v.Definition)
+			t.Errorf("variable %s: %s asks for a metric or label that does not exist", v.Name, v.Definition)
 		}
 	}
 }
 
-// alertCases is as much of a file of promtool's rule tests as is looked at.
+// alertCases is the part of a file of promtool's rule tests that these tests read.
 type alertCases struct {
 	RuleFiles []string `yaml:"rule_files"`
 	Tests     []struct {
@@ -324,7 +323,7 @@ type alertCases struct {
 	} `yaml:"tests"`
 }
 
-// TestEveryAlertHasCases: each alert has a case in which it fires and one in which it does not.
+// TestEveryAlertHasCases: each alert has one case in which it fires and one in which it does not.
 func TestEveryAlertHasCases(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(HouseRoot, "deploy", "prometheus", "alerts_test.yml"))
 	var all alertCases
@@ -353,7 +352,8 @@ func TestEveryAlertHasCases(t *testing.T) {
 	}
 }
 
-// TestAlertsFire checks rules and configuration as an operator does; with -long the cases too, which take a minute.
+// TestAlertsFire checks rules and configuration with promtool, as an operator does. With -long it also runs the
+// cases, which take a minute.
 func TestAlertsFire(t *testing.T) {
 	t.Parallel()
 	tool, err := exec.LookPath("promtool")
@@ -387,8 +387,8 @@ type serviceMonitor struct {
 	} `json:"spec"`
 }
 
-// TestKubernetesFile reads each object strictly into the type that an API server has for it: no field is misspelled or
-// in the wrong place. Images are pinned, and containers have limits of memory that Go knows.
+// TestKubernetesFile reads each object strictly into the API server's type for it, which finds misspelled and
+// misplaced fields. Images are pinned, and Go knows the memory limits of containers.
 func TestKubernetesFile(t *testing.T) {
 	t.Parallel()
 	text := effort.Must(os.ReadFile(filepath.Join(HouseRoot, "deploy", "kubernetes.yaml")))(t)

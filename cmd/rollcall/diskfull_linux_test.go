@@ -18,16 +18,17 @@ import (
 	"rollcall/smtp/smtplab"
 )
 
-// disk is where a node keeps its data. Both are called while the node runs.
+// disk is the disk of a node's data. Its two functions are called while the node runs.
 type disk struct {
 	fill, free func()
-	leave      func(bytes int64) // of a full one; nil: can't be told
+	leave      func(bytes int64) // makes this much free again; nil: not possible
 }
 
-// diskBytes bounds the disk that is filled: a ledger's log is folded back at 16 MiB, and these tests write less.
+// diskBytes is the size of the disk that is filled. A ledger folds its log back at 16 MiB, and these tests write
+// less.
 const diskBytes = 64 << 20
 
-// smallDisk mounts a disk of its own at path; it skips the test without the right to.
+// smallDisk mounts a small disk at path. It skips the test if the user may not mount.
 func smallDisk(t *testing.T, path string) disk {
 	t.Helper()
 	effort.OK(t, os.MkdirAll(path, 0o700))
@@ -59,7 +60,7 @@ func smallDisk(t *testing.T, path string) disk {
 	return d
 }
 
-// limitedFiles makes every write of a process fail, as a quota does; any user may.
+// limitedFiles makes every write of a process fail, as a quota does. It needs no rights.
 func limitedFiles(t *testing.T, node *background) disk {
 	pid, before := node.command.Process.Pid, unix.Rlimit{}
 	limit := func(to, old *unix.Rlimit) {
@@ -77,7 +78,7 @@ func TestAFullDiskPausesTheWorkAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	type way struct {
 		name    string
-		prepare func(t *testing.T, path string) disk // before the node starts; nil: its files are limited
+		prepare func(t *testing.T, path string) disk // before the node starts; nil: limitedFiles
 	}
 	ways := []way{{"no space left", smallDisk}, {"no file may grow", nil}}
 	atOnce(t, ways, func(w way) string { return w.name }, func(t *testing.T, w way) {
@@ -94,12 +95,12 @@ func TestAFullDiskPausesTheWorkAndLosesNothing(t *testing.T) {
 	})
 }
 
-// fillWhileItWorks fills the disk in the middle of a file, looks at what every
-// kind of request is answered, frees the space, and wants everything done.
+// fillWhileItWorks fills the disk in the middle of a file and checks the answer to every kind of request. Then it
+// frees the space and expects all work to finish.
 func fillWhileItWorks(t *testing.T, lab *smtplab.Lab, r *rig, node *background, d disk) {
 	ctx, cancel := context.WithTimeout(t.Context(), faultWithin())
 	defer cancel()
-	sample := pacedSample(1500, 100) // those that nobody answers about last 12 s
+	sample := pacedSample(1500, 100) // addresses that no receiver answers take 12 s
 	r.open(int64(len(sample)))
 	other := r.bystander(ctx)
 	log := node.listen()
@@ -122,16 +123,16 @@ func fillWhileItWorks(t *testing.T, lab *smtplab.Lab, r *rig, node *background, 
 
 	other.served(ctx)
 	effort.OK(t, c.wait())
-	c.check(lab, sample, 1) // what was not settled when the lease was given up is asked again
+	c.check(lab, sample, 1) // addresses not settled when the lease ended are asked again
 	r.audit()
 	log.quiet()
 	node.terminate()
-	r.environ = []string{noNodeHere} // no node any more: the command reads the file
+	r.environ = []string{noNodeHere} // the node has ended: the command reads the file
 	r.audit()
 }
 
-// TestAFullDiskAtTheFirstStartIsToldInOneLine starts a node on a disk that is full from the first byte, and then on one
-// that gets full later in the start. A start with enough space succeeds whatever the failed ones left.
+// TestAFullDiskAtTheFirstStartIsToldInOneLine starts a node on a disk that is full from the first byte, and on disks
+// that become full later in the start. A start with enough space succeeds, whatever the failed starts left.
 func TestAFullDiskAtTheFirstStartIsToldInOneLine(t *testing.T) {
 	t.Parallel()
 	_, r := pacedRig(t, "")
@@ -152,9 +153,9 @@ func TestAFullDiskAtTheFirstStartIsToldInOneLine(t *testing.T) {
 
 const stoppedFor = 6 * time.Second
 
-// TestAProcessThatIsStoppedGoesOn stops a node for 6 s while it works: it says so once, nobody is
-// asked faster than allowed, nothing is lost, and what it asks twice is what was on the wire. However slow the machine
-// is, the file may take as long as it goes on.
+// TestAProcessThatIsStoppedGoesOn stops a node for 6 s while it works. The node logs that once, asks nobody faster
+// than allowed, loses nothing, and asks again only addresses whose question was on the wire. On a slow machine the
+// file may take any time, as long as it makes progress.
 func TestAProcessThatIsStoppedGoesOn(t *testing.T) {
 	effort.Children(t)
 	t.Parallel()
@@ -169,7 +170,7 @@ func TestAProcessThatIsStoppedGoesOn(t *testing.T) {
 	<-time.After(stoppedFor)
 	effort.OK(t, node.command.Process.Signal(syscall.SIGCONT))
 	effort.OK(t, c.wait())
-	// A machine that is busy otherwise may pause it more often: each pause is told once.
+	// A busy machine may stop the node more often; each pause is logged once.
 	ctx, cancel := context.WithTimeout(t.Context(), cliWait)
 	defer cancel()
 	await(ctx, t, "one line for each pause", func() bool {

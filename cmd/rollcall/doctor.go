@@ -52,7 +52,7 @@ type diagnosis struct {
 	admin.Identity
 }
 
-// diagnose asks the node that the flags name. When the node of --config does not run, it makes the checks here.
+// diagnose asks the node that the flags name. If the node of --config does not run, diagnose makes the checks itself.
 func diagnose(ctx context.Context, flags *adminFlags, now bool) (found diagnosis, err error) {
 	asked, err := flags.client()
 	if err != nil {
@@ -84,7 +84,7 @@ func diagnose(ctx context.Context, flags *adminFlags, now bool) (found diagnosis
 	return found, err
 }
 
-// adminURL is the URL of a configuration's admin listener for this machine.
+// adminURL returns the URL at which this machine reaches a configuration's admin listener.
 func adminURL(a config.Admin) string {
 	if strings.HasPrefix(a.Listen, config.UnixPrefix) {
 		return a.Listen
@@ -117,9 +117,9 @@ func (d diagnosis) fails() bool {
 	return slices.ContainsFunc(d.Findings, func(f admin.Finding) bool { return f.State == identity.Fail })
 }
 
-// unchecked names what was not checked, as "ptr and spf of 10.0.0.7"; "": all was.
+// unchecked names what was not checked, as "ptr and spf of 10.0.0.7". It returns "" if everything was checked.
 func (d diagnosis) unchecked() string {
-	var of []string // sources, in their order
+	var of []string // the sources of each key, in their order
 	checks := map[string][]string{}
 	for _, f := range d.Findings {
 		if f.State != identity.Skipped {
@@ -146,7 +146,7 @@ func printDiagnosis(b *term.Page, found diagnosis) {
 	b.Para(0, "what receivers see of %s", found.Read)
 	b.WriteByte('\n')
 	for _, f := range found.Findings {
-		pad := strings.Repeat(" ", max(7-len(f.State), 0)) // a colour has no width
+		pad := strings.Repeat(" ", max(7-len(f.State), 0)) // colours take no width
 		fmt.Fprintf(b, "%s%s  %s\n", b.Mark("", string(f.State)), pad, strings.TrimSpace(string(f.Check)+"  "+f.Source))
 		b.Para(indent, "%s", f.Saw)
 		if f.Next != "" {

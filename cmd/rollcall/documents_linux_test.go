@@ -19,32 +19,32 @@ import (
 	"rollcall/config/effort"
 )
 
-// Documents have blocks of shell commands that people copy when they are in a hurry. A script runs the blocks of one
-// document, in their order and as they stand, in a shell whose world is in the state that the document is about.
+// People in a hurry copy blocks of shell commands from documents. A script runs the blocks of one document unchanged
+// and in order, in a shell whose world is in the state that the document describes.
 
-// script is a document and the world that its blocks are run in.
+// script is a document, and the world in which its blocks run.
 type script struct {
 	document string // below docs
-	mark     string // that the blocks stand below, up to its end; "": all
-	folder   string // that the blocks are run in
+	mark     string // blocks between this mark and its end run; "": all blocks
+	folder   string // in which the blocks run
 	environ  []string
-	// names are what stands in the document and cannot exist here, such as the address of
-	// a machine or an id, and what is used in its place. Nothing else is changed in a block.
+	// names replaces names in the document that cannot exist here, such as the address of a machine or an id. Nothing
+	// else in a block changes.
 	names map[string]string
-	// before is what happens in the world before a block, by the first line of the block as it stands in the document.
+	// before has calls that change the world before a block, by the first line of the block in the document.
 	before map[string]func()
-	// fails are the commands that the document says fail, and their exit codes.
+	// fails are the commands that must fail, as the document says, and their exit codes.
 	fails map[string]int
-	// types are what a person at a terminal types, by the output of a command after which they type it.
+	// types is what a person types at a terminal, by the output of a command after which the person types it.
 	types map[string]string
-	// standIns are programs that do not exist here, and the shell lines that do their part.
+	// standIns are shell lines in place of programs that do not exist here.
 	standIns map[string]string
-	// inside is a command that runs the shell elsewhere, with the binary in the folder; none: here.
+	// inside is a command that runs the shell elsewhere, with the binary in its folder. Empty: the shell runs here.
 	inside []string
 }
 
-// block is a fenced block of shell commands, what the document shows below it, and the mark of a test of its own that
-// it stands below.
+// block is a fenced block of shell commands, with the output that the document shows below it, and the mark above it
+// if a test of its own runs it.
 type block struct{ text, shown, mark string }
 
 // first is the first line of a block, which names it.
@@ -53,7 +53,7 @@ func (b block) first() string {
 	return line
 }
 
-// neverRun are the blocks that no test runs, by document and first line, with the reason.
+// neverRun lists the blocks that no test runs, by document and first line, with the reason.
 var neverRun = map[string]map[string]string{
 	"README.md": {
 		`go run ./cmd/rollcall verify --lab examples/contacts.csv   # the main job: one file, simulated receivers`: "continuous " +
@@ -67,11 +67,11 @@ var neverRun = map[string]map[string]string{
 	},
 }
 
-// scripted finds in tests which documents are scripts.
+// scripted finds, in the tests, the documents that scripts run.
 var scripted = regexp.MustCompile(`script\{document: "([^"]+)"`)
 
-// TestEveryBlockOfTheDocumentsIsRun: each block of shell commands is run by a test, or it
-// stands in neverRun, and what stands there exists.
+// TestEveryBlockOfTheDocumentsIsRun: a test runs each block of shell commands, or neverRun lists it. Every entry of
+// neverRun exists.
 func TestEveryBlockOfTheDocumentsIsRun(t *testing.T) {
 	tests := effort.Must(filepath.Glob("*_test.go"))(t)
 	run := map[string]bool{}
@@ -109,7 +109,8 @@ func TestEveryBlockOfTheDocumentsIsRun(t *testing.T) {
 	}
 }
 
-// blocksOf reads the blocks of a document. A block without a language that follows directly is what the document shows.
+// blocksOf reads the blocks of a document. A block without a language right below another block is that block's
+// output.
 func blocksOf(t *testing.T, document string) (blocks []block) {
 	t.Helper()
 	text := effort.Must(os.ReadFile(filepath.Join(HouseRoot, document)))(t)
@@ -139,7 +140,7 @@ func blocksOf(t *testing.T, document string) (blocks []block) {
 	return blocks
 }
 
-// run runs the blocks and gives what each of them printed.
+// run runs the blocks and returns the output of each.
 func (s script) run(t *testing.T) (printed []string) {
 	t.Helper()
 	name := "docs/" + s.document
@@ -169,8 +170,8 @@ func (s script) run(t *testing.T) (printed []string) {
 	return printed
 }
 
-// tour runs the blocks of a document below a mark, at a node with the lab, and gives what they show. Ports and binary
-// are the test's.
+// tour runs the blocks of a document below a mark against a node with the lab, and returns their output. The test
+// chooses ports and binary.
 func tour(t *testing.T, document, mark string) string {
 	t.Helper()
 	c := newCLI(t)
@@ -180,7 +181,7 @@ func tour(t *testing.T, document, mark string) string {
 		effort.OK(t, os.Symlink(target, filepath.Join(c.folder, link)))
 	}
 	_, api := startDev(c)
-	// The document waits until an override ends. A shorter one proves as much.
+	// The document waits until an override ends; the test uses a shorter override.
 	return strings.Join(script{mark: mark, document: document, folder: c.folder, environ: c.environ,
 		names: map[string]string{"http://127.0.0.1:8080": api, "--for 30s": "--for 12s"}}.run(t), "")
 }
@@ -193,8 +194,8 @@ func TestReadmeTour(t *testing.T) {
 		`"invalid_api_key"`, "openapi: ", "OUTCOME", "every invariant holds")
 }
 
-// TestAnEveningFromTheDocs runs the lines of the guide to throttles: why a file is slow, half
-// the rate of a receiver for a while, a candidate tried out, and the override's end.
+// TestAnEveningFromTheDocs runs the lines of the guide to throttles: why a file is slow, half the rate of a receiver
+// for a while, a candidate tried, and the override's end.
 func TestAnEveningFromTheDocs(t *testing.T) {
 	t.Parallel()
 	out := tour(t, "operators/receivers.md", "evening")
@@ -205,7 +206,7 @@ func TestAnEveningFromTheDocs(t *testing.T) {
 	}
 }
 
-// called replaces the names of a document in a text by those of this world.
+// called replaces, in a text, names of the document by names of this world.
 func (s script) called(text string) string {
 	longestFirst := func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }
 	for _, name := range slices.SortedFunc(maps.Keys(s.names), longestFirst) {
@@ -215,7 +216,7 @@ func (s script) called(text string) string {
 }
 
 var (
-	// varies are the parts of a line that differ from run to run, and what they look like.
+	// varies are the parts of a line that differ from run to run, and patterns that match them.
 	varies = []struct{ part, looks *regexp.Regexp }{
 		{regexp.MustCompile(`^…$`), regexp.MustCompile(`.*`)},
 		{regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]+Z`),
@@ -225,11 +226,12 @@ var (
 		{regexp.MustCompile(`^[0-9][0-9,.]*(ms|s|m|h|d)\b`), regexp.MustCompile(`[0-9][0-9,.]*(ms|s|m|h|d)`)},
 		{regexp.MustCompile(`^[0-9][0-9,.]*`), regexp.MustCompile(`[0-9][0-9,.]*`)},
 	}
-	// portOf is the port of an address.
+	// portOf matches the port of an address.
 	portOf = regexp.MustCompile(`:[0-9]{2,5}$`)
 )
 
-// shape matches a line that a document shows in any run: the words must be equal, ids, numbers and times may differ.
+// shape returns a pattern for a line of a document's output in any run: words must be equal; ids, numbers and times
+// may differ.
 func shape(line string) *regexp.Regexp {
 	var parts []string
 	for _, word := range strings.Fields(line) {
@@ -249,7 +251,7 @@ func shape(line string) *regexp.Regexp {
 	return regexp.MustCompile(`(?m)^[ \t]*` + strings.Join(parts, `[ \t]+`) + `[ \t\r]*$`)
 }
 
-// TestShapesOfLines: other numbers are the same shape, other words are not.
+// TestShapesOfLines: lines that differ only in numbers have the same shape; lines with other words don't.
 func TestShapesOfLines(t *testing.T) {
 	for _, c := range []struct {
 		shown, printed string
@@ -279,13 +281,13 @@ type scriptShell struct {
 	failed  strings.Builder
 }
 
-// scriptPrelude is what the shell does before the first block: it stops at the first command
-// that fails against the document.
+// scriptPrelude runs before the first block. It makes the shell stop at the first command that fails although the
+// document doesn't say so.
 //
 //go:embed testdata/prelude.sh
 var scriptPrelude string
 
-// watched runs the binary; what it shows until Ctrl-C gets a SIGINT after two seconds.
+// watched runs the binary. If the command shows something until Ctrl-C, watched sends SIGINT after two seconds.
 const watched = `#!/bin/sh
 case " $* " in
 *" --watch "*) exec timeout --preserve-status --signal INT 2 %[1]s "$@" ;;
@@ -334,21 +336,21 @@ func (s script) start(t *testing.T) *scriptShell {
 // quotedForShell returns a text as one word of the shell.
 func quotedForShell(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// tell has the shell read lines.
+// tell sends lines to the shell.
 func (h *scriptShell) tell(lines string) {
 	h.t.Helper()
 	_, err := io.WriteString(h.in, lines+"\n")
 	effort.FatalIf(h.t, err != nil, "%v: %s", err, h.failed.String())
 }
 
-// block runs one block and gives what it prints.
+// block runs one block and returns its output.
 func (h *scriptShell) block(number int, text string) string {
 	h.t.Helper()
 	folder := h.t.TempDir()
 	commands, out := filepath.Join(folder, "block"), filepath.Join(folder, "out")
 	err := os.WriteFile(commands, []byte(text+"\n:\n"), 0o644)
 	if err == nil {
-		err = os.Chmod(folder, 0o777) // the shell may be another user's
+		err = os.Chmod(folder, 0o777) // the shell may run as another user
 	}
 	effort.OK(h.t, err)
 	if len(h.script.types) > 0 {
@@ -363,7 +365,7 @@ func (h *scriptShell) block(number int, text string) string {
 	return read()
 }
 
-// atTerminal runs the commands of a file at a terminal and gives what a person sees.
+// atTerminal runs the commands of a file at a terminal and returns what a person sees there.
 func (h *scriptShell) atTerminal(number int, commands string) string {
 	h.t.Helper()
 	const end = "\r\nend of the block\r\n"
@@ -383,12 +385,12 @@ func (h *scriptShell) wait(number int, printed func() string) {
 	}
 }
 
-// end wants that what had to fail has failed.
+// end checks that every command that had to fail has failed.
 func (h *scriptShell) end() {
 	h.t.Helper()
 	h.tell("missed")
 	for h.answers.Scan() && h.answers.Text() != "missed all" {
-		h.t.Errorf("docs/%s: did not fail or does not exist: %s", h.script.document, h.answers.Text())
+		h.t.Errorf("docs/%s: this had to fail, but did not, or does not exist: %s", h.script.document, h.answers.Text())
 	}
 	effort.ErrIs(h.t, h.in.Close(), nil)
 }

@@ -66,7 +66,7 @@ func (f *ledgerFlags) verificationID(ctx context.Context, typed string) (uuid.UU
 	})
 }
 
-// verificationOf returns the typed id, or the only one that begins with the typed text.
+// verificationOf returns the typed id, or the only id that begins with the typed text.
 func verificationOf(typed string, alike func(admin.IDRange) ([]uuid.UUID, error)) (uuid.UUID, error) {
 	if id, err := uuid.Parse(typed); err == nil {
 		return id, nil
@@ -114,7 +114,7 @@ func findEvidence(ctx context.Context, from *ledgerFlags, id uuid.UUID, address 
 	return found, err
 }
 
-// whyNot says what to do when there is no evidence.
+// whyNot explains why there is no evidence, and what to do.
 func whyNot(err error, status ledger.Status) error {
 	for _, refusal := range []error{evidence.ErrNotSettled, ledger.ErrNoSuchVerification, ledger.ErrResultsExpired} {
 		if errors.Is(err, refusal) {
@@ -145,13 +145,13 @@ func printEvidence(b *term.Page, f admin.Explanation) {
 		}
 		writeAttempts(b, *c)
 	} else {
-		b.Notes("No evidence was kept with this outcome: it was settled by a version that kept none, or the node's log of " +
+		b.Notes("No evidence was kept with this outcome: either an older version settled it, or the node's log of " +
 			"that time says why.")
 	}
 }
 
-// behaviourLine describes the domain's accept behaviour, how certain it was, and how long before the outcome it was
-// seen; "" when nothing was accepted, so that it does not matter.
+// behaviourLine describes the domain's accept behaviour, how certain it was, and how old when the outcome was judged.
+// It returns "" if nothing was accepted, because then the behaviour does not matter.
 func behaviourLine(c admin.CaseView, judged time.Time) string {
 	h := c.Behaviour
 	asked := h.Accepted + h.Refused
@@ -160,7 +160,7 @@ func behaviourLine(c admin.CaseView, judged time.Time) string {
 		if !slices.ContainsFunc(c.Attempts, accepted) {
 			return ""
 		}
-		return "not known whether it accepts every address: no control address was answered"
+		return "unknown whether it accepts every address: no control probe was answered"
 	}
 	text := fmt.Sprintf("%d of %d control addresses accepted", h.Accepted, asked)
 	if h.First != nil && h.Last != nil {
@@ -191,7 +191,7 @@ func writeAttempts(b *term.Page, c admin.CaseView) {
 		writeAttemptTable(b, "ATTEMPT", c.Attempts)
 	}
 	if c.Omitted > 0 {
-		b.Notes(term.Grouped(c.Omitted) + " attempts behind the first ones are left out.")
+		b.Notes(term.Grouped(c.Omitted) + " later attempts are left out.")
 	}
 	if len(c.Behaviour.Controls) > 0 {
 		writeAttemptTable(b, "CONTROL OR WITNESS", c.Behaviour.Controls)
@@ -223,7 +223,7 @@ func writeAttempt(b *term.Page, a admin.AttemptView) {
 	under("host %s%s", term.Dash(a.Host), after(", from ", a.Source))
 	under("%s, to blame: %s, by %s", a.Reason, a.Blame, cmp.Or(after("rule ", a.Rule), "no rule"))
 	if a.Others {
-		under("not about this address: others got this reply, and it had to wait")
+		under("others got this reply, which is not about this address; it had to wait")
 	}
 	if c := a.Cause; c != nil {
 		under("probably about %s: %s", cmp.Or(scopeWords[c.Scope], term.Dash(c.Scope)), c.Why)
@@ -248,7 +248,7 @@ func writeAttempt(b *term.Page, a admin.AttemptView) {
 var scopeWords = map[string]string{"address": "this address alone", "domain": "its mail domain",
 	"list": "one customer's list", "source": "our source at this receiver", "receiver": "the whole receiver"}
 
-// replayLine is a line of a replay: an address, or at the end the summary.
+// replayLine is a line of a replay: an address, or the summary at the end.
 type replayLine struct {
 	Address *evidence.Replayed      `json:"address,omitempty"`
 	Summary *evidence.ReplaySummary `json:"summary,omitempty"` // the last line

@@ -26,7 +26,7 @@ type witnessRig struct {
 	book *ledgertest.Fixture
 }
 
-// newWitnessRig settles cases, as the rules of now conclude, and one address without evidence.
+// newWitnessRig settles cases with the outcomes of the present rules, and one address without evidence.
 func newWitnessRig(t *testing.T, cases []evidence.Case) *witnessRig {
 	t.Helper()
 	folder := t.TempDir()
@@ -51,7 +51,7 @@ func newWitnessRig(t *testing.T, cases []evidence.Case) *witnessRig {
 	return &witnessRig{console: console{t: t, environ: environ}, id: v.ID.String(), book: d}
 }
 
-// witnessAt is when everything here was answered.
+// witnessAt is the time of all replies in these tests.
 var witnessAt = time.Date(2026, 11, 20, 20, 15, 0, 123e6, time.UTC)
 
 // shownCases are a refusal after a greylisting, a catch-all, a hostile receiver, and no route.
@@ -88,7 +88,7 @@ func shownCases() []evidence.Case {
 	}
 }
 
-// TestEvidenceOfAnAddressIsShown within 80 columns, whatever a receiver wrote.
+// TestEvidenceOfAnAddressIsShown: the output fits 80 columns, whatever a receiver wrote.
 func TestEvidenceOfAnAddressIsShown(t *testing.T) {
 	r := newWitnessRig(t, shownCases())
 	for address, want := range map[string][]string{
@@ -101,8 +101,8 @@ func TestEvidenceOfAnAddressIsShown(t *testing.T) {
 			"    probably about the whole receiver: 4 of the last 5 new addresses, of 3\n    domains, got 450 4.2.0\n"},
 		"user1@example.test": {"catch_all: accept_all", "3 of 3 control addresses accepted over 17s, the last at",
 			"it accepts every address", "\nCONTROL "},
-		"user2@example.test": {"given up      because of harvest_guard\n", "1,234 attempts behind",
-			"The receiver didn't answer in time.", "void: the session", "554   -", "not known whether it accepts"},
+		"user2@example.test": {"given up      because of harvest_guard\n", "1,234 later attempts",
+			"The receiver didn't answer in time.", "void: the session", "554   -", "unknown whether it accepts"},
 		"user3@example.test": {"route         none, DNS says domain_not_found\n", "no attempt was made"},
 		"user5@example.test": {"outcome       valid", "No evidence was kept"},
 	} {
@@ -143,7 +143,7 @@ func TestEvidenceThatCannotBeShownSaysWhatToDo(t *testing.T) {
 func TestReplayIsShown(t *testing.T) {
 	r := newWitnessRig(t, shownCases())
 	before := r.book.Account()
-	text := r.must("replay", r.id[:6]) // its beginning is enough
+	text := r.must("replay", r.id[:6]) // the beginning of an id is enough
 	holds(t, text, "user4@example.test\n    was  unknown, policy, by rule older@00000001\n"+
 		"    now  invalid, mailbox_not_found, by rule ", "unknown     invalid                1\n")
 	holds(t, unfolded(text), "6 settled addresses", "5 of them with evidence", "4 stay the same", "Nothing was charged")
@@ -159,12 +159,12 @@ func TestReplayIsShown(t *testing.T) {
 	effort.Is(t, r.book.Account(), before, "the account")
 }
 
-// candidate is a rule file that takes an unknown user of one receiver for a disabled one.
+// candidate is a rule file that reads one receiver's words for an unknown user as those for a disabled one.
 //
 //go:embed testdata/candidate.toml
 var candidate string
 
-// TestReplayByACandidate judges by a rule file that no node has, and tells the faults of a bad one.
+// TestReplayByACandidate judges by a rule file that no node has, and shows the faults of a bad file.
 func TestReplayByACandidate(t *testing.T) {
 	effort.Unraced(t, "rules are read, and text")
 	t.Parallel()

@@ -22,46 +22,47 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// Fault injection: each row switches on a fault of our own, or what receivers do about one, and has a whole node verify
-// a small labelled file against the lab. Whatever goes wrong on our side is never told of an address.
+// Fault injection: each row switches on a fault of our own, or a receiver's reaction to one, and a whole node
+// verifies a small labelled file against the lab. An outcome never blames an address for a fault on our side.
 
 const (
-	// faultEnd is how long one row may work that comes to its end, so that a busy machine
-	// has time; what is not finished then says nothing.
+	// faultEnd bounds the work on a row that ends by itself, with time for a busy machine. Addresses not finished by
+	// then prove nothing.
 	faultEnd = 90 * time.Second
 
-	// faultsAtOnce is how many rows are at work at a time: nearly all of it is waiting.
+	// faultsAtOnce is how many rows run at the same time, because they mostly wait.
 	faultsAtOnce = 16
 
-	// faultWait scales the waits of a row: how long receivers greylist. An address is given up after eight times that.
+	// faultWait scales the waits of a row: receivers greylist this long, and an address is given up after eight times
+	// that.
 	faultWait = 500 * time.Millisecond
 
-	// endlessEnd is how long a row may work that never ends: guards let too little through, or put off for good.
+	// endlessEnd bounds the work on a row that never ends, because guards let too little through or defer for good.
 	endlessEnd = 12 * time.Second
 
-	// vanishedEnd is how long the run with vanished receivers may take: until their addresses are given up. That is less
-	// than the longest pause before a node dials them again.
+	// vanishedEnd bounds the run with vanished receivers. Their addresses are given up by then, but the longest pause
+	// before a node dials them again is longer.
 	vanishedEnd = 25 * time.Second
 )
 
 type fault struct {
 	name string
 
-	// on switches the fault on. The file has the addresses of list, and faultKinds at each of personalities.
+	// on switches the fault on. The file holds the addresses of list, and faultKinds at each of personalities.
 	on            func(t *testing.T, l *smtplab.Lab, c *config.Config)
 	personalities []string
 	list          func(t *testing.T, l *smtplab.Lab) []labelled
 	during        func(t *testing.T, tr *trial) // runs beside the verification until it returns
 
-	// blind: nothing can be known; every address must end as unknown, or be unfinished.
+	// blind rows allow no knowledge: every address must end as unknown or be unfinished.
 	blind bool
-	// known is how many of the addresses that can be known must be, in percent.
+	// known is the percentage of the knowable addresses that must get their outcome.
 	known int
-	// end is how long it may work; 0: faultEnd.
+	// end bounds the work on this row; 0: faultEnd.
 	end time.Duration
 }
 
-// faultKinds are local parts, by turns one of an existing mailbox and one of a missing one.
+// faultKinds are local parts, in turn of an existing and a missing mailbox.
 var faultKinds = []string{"anna.adler", "no-such-one", "ben.bauer", "not-here-two", "carla.conti", "gone-away-3"}
 
 func TestOwnFaultsAreNeverToldOfAnAddress(t *testing.T) {
@@ -72,7 +73,7 @@ func TestOwnFaultsAreNeverToldOfAnAddress(t *testing.T) {
 	for _, group := range []struct {
 		name string
 		rows []fault
-	}{ // what waits longest first
+	}{ // rows that wait longest come first
 		{"connections", connectionFaults()}, {"inner", innerFaults()}, {"refusals", refusalFaults()},
 		{"manners", mannersFaults()},
 	} {
@@ -131,7 +132,7 @@ func (f fault) addresses(t *testing.T, l *smtplab.Lab) []labelled {
 	return list
 }
 
-// check holds the results to what the row promises.
+// check compares the results with what the row promises.
 func (f fault) check(t *testing.T, all []judged) {
 	t.Helper()
 	for _, j := range all {
@@ -143,7 +144,8 @@ func (f fault) check(t *testing.T, all []judged) {
 	}
 }
 
-// saying makes domains that answer every RCPT with one of texts, whatever the address: they speak about us.
+// saying makes domains that answer every RCPT with one of these texts, whatever the address. The texts speak about
+// us.
 func saying(stage smtp.Stage, texts []string) func(t *testing.T, l *smtplab.Lab) []labelled {
 	return func(t *testing.T, l *smtplab.Lab) (list []labelled) {
 		for i, text := range texts {
@@ -169,7 +171,7 @@ func saying(stage smtp.Stage, texts []string) func(t *testing.T, l *smtplab.Lab)
 	}
 }
 
-// refusalFaults: receivers that refuse us, and say so in the words of a missing mailbox.
+// refusalFaults are receivers that refuse us in the words for a missing mailbox.
 func refusalFaults() []fault {
 	return []fault{
 		{name: "source blocked", blind: true, personalities: []string{"blocked", "policy"}},
@@ -178,7 +180,7 @@ func refusalFaults() []fault {
 			"571 Email from {client} is currently blocked by us", "554 mx.test ESMTP not accepting messages",
 			"550 5.7.606 Access denied, banned sending IP [{client}]", "521 5.7.1 Blocked by reputation filter",
 		})},
-		// This is a limit to us: no address is given up because of it.
+		// This is a limit for us: no address is given up because of it.
 		{name: "deferred at the greeting", blind: true, end: endlessEnd, list: saying(smtp.StageGreeting, []string{
 			"421 4.7.0 {client} deferred due to complaints",
 		})},
@@ -261,7 +263,7 @@ func connectionFaults() []fault {
 	}
 }
 
-// mannersFaults: we ask too much, too fast, and the guards step in.
+// mannersFaults: we ask too much or too fast, and guards react.
 func mannersFaults() []fault {
 	wide := func(t *testing.T, _ *smtplab.Lab, c *config.Config) { openedWide(t, c, true) }
 	guarded := func(t *testing.T, l *smtplab.Lab) []labelled { return guardedList(t, l, "guard") }
@@ -284,7 +286,7 @@ func mannersFaults() []fault {
 	}
 }
 
-// guardedList is forty mailboxes that do not exist, then ten that do, at each personality of a family.
+// guardedList has forty missing mailboxes and then ten existing ones at each personality of a family.
 func guardedList(t *testing.T, l *smtplab.Lab, family string) (list []labelled) {
 	t.Helper()
 	for _, p := range smtplab.Personalities() {
@@ -316,7 +318,7 @@ func innerFaults() []fault {
 	}
 }
 
-// stallLedger keeps the ledger's only place to write, for longer than a writer is patient.
+// stallLedger holds the ledger's write lock for longer than a writer waits.
 func stallLedger(t *testing.T, tr *trial) {
 	effort.Within(t, "RCPTs", func() bool { return tr.lab.Manners().Total.Rcpts > 4 })
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(tr.folder, "ledger.db"))
@@ -341,7 +343,7 @@ func stallLedger(t *testing.T, tr *trial) {
 	effort.Denied(conn.ExecContext(t.Context(), "ROLLBACK"))(t, nil)
 }
 
-// stallLasts is more than the 5 s that a writer waits for its turn.
+// stallLasts is longer than the 5 s that a writer waits for its turn.
 const stallLasts = 6 * time.Second
 
 // deadPort is an address on loopback where nobody listens.
@@ -358,22 +360,22 @@ func netPort(t *testing.T, address string) (port uint16) {
 	return port
 }
 
-// Hostile receivers beside honest ones: the honest are answered, and the node's memory
-// is bounded by what its sessions may hold.
+// Hostile receivers beside honest ones: the honest receivers' addresses get answers, and the node's memory is bounded
+// by what its sessions may hold.
 
-// hostileKinds hold a session as long as they can, or send as much as they can.
+// hostileKinds are receivers that hold a session as long as they can, or send as much as they can.
 var hostileKinds = []string{"hsilent", "silenthello", "silentmail", "silentrcpt", "hstutter", "hendless",
 	"hendlessline", "hwindow", "hlong", "hextensions", "hstall", "hflood", "hrandom", "hecho"}
 
-// hostileWorld says how many there are.
+// hostileWorld says how many receivers of each kind there are.
 type hostileWorld struct {
 	files, perFile int           // hostile domains, with one address each
 	wait           time.Duration // for the honest file
 	memory         int64         // of the node at its peak
 }
 
-// The bound of memory is what an idle node takes and 128 KiB for each session that a
-// node may have open: a guess of twice the former.
+// The bound of memory is what an idle node takes, plus 128 KiB for each session that a node may open: a guess of
+// twice what a session takes.
 const hostileIdle = 160 << 20
 
 func TestHonestReceiversBesideHostileOnes(t *testing.T) {
@@ -403,7 +405,7 @@ give_up_after = "1m"
 		}
 		mustHandIn(ctx, t, c, file.Bytes())
 	}
-	least := min(w.files*w.perFile/2, 900) // a workspace may have half of the receivers
+	least := min(w.files*w.perFile/2, 900) // a workspace may use half of the receivers in memory
 	await(ctx, t, "sessions at hostile receivers", func() bool { return lab.Manners().Total.SessionsOpen >= least })
 	open := lab.Manners().Total.SessionsOpen
 	honest := cleanFile(200, 20)
@@ -424,13 +426,13 @@ give_up_after = "1m"
 	node.terminate()
 }
 
-// TestReceiversThatAnswerNobody: a file with receivers that never give one answer ends by itself, though
-// most of its addresses are never asked, because few at a time are at such a receiver.
+// TestReceiversThatAnswerNobody: a file with receivers that never answer ends by itself. Most of its addresses are
+// never asked, because a node asks few at a time at such a receiver.
 func TestReceiversThatAnswerNobody(t *testing.T) {
 	t.Parallel()
 	kinds := []string{"hextensions", "hendlessrcpt", "dropgreeting", "droprcpt", "unreachable"}
 	if effort.Long() {
-		kinds = append(kinds, "silent") // a greeting is waited for a minute
+		kinds = append(kinds, "silent") // the node waits a minute for a greeting
 	}
 	n := labNode(t, t.TempDir(), func(c *config.Config) {
 		openedWide(t, c, false)
@@ -450,5 +452,5 @@ func TestReceiversThatAnswerNobody(t *testing.T) {
 	t.Logf("%d addresses are unknown after %.1f s", v.Rows, time.Since(begun).Seconds())
 }
 
-// unfolded puts a text on one line.
+// unfolded joins the lines of a text.
 func unfolded(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -31,7 +31,7 @@ type adminFlags struct {
 	environ    environment
 	url, token string
 	config     string // file of the node's configuration
-	installed  string // used when nothing else names the node; "": none
+	installed  string // the file used if nothing else names the node; "": none
 	by         string // who makes changes
 }
 
@@ -48,7 +48,7 @@ func addAdminFlags(c *cobra.Command, e environment) *adminFlags {
 	return f
 }
 
-// author is the author of a command's changes, for the operator log.
+// author returns the author of a command's changes, for the operator log.
 func (f *adminFlags) author() (string, error) {
 	author := cmp.Or(f.by, f.environ.value("ROLLCALL_AUTHOR"))
 	if author == "" {
@@ -69,7 +69,7 @@ func (f *adminFlags) author() (string, error) {
 	return author, nil
 }
 
-// namedBy returns the flag or variable by which the operator named the node to ask; "" for none.
+// namedBy returns the flag or variable by which the operator named the node to ask, or "".
 func (f *adminFlags) namedBy() string {
 	switch {
 	case f.url != "":
@@ -80,8 +80,8 @@ func (f *adminFlags) namedBy() string {
 	return ""
 }
 
-// load reads the configuration of the node: the named file, else the environment, else the file of the node installed
-// here.
+// load reads the node's configuration from the named file, else from the environment, else from the file of the node
+// installed here.
 func (f *adminFlags) load() (config.Config, error) {
 	file := f.config
 	if file == "" && !slices.ContainsFunc(whereabouts, func(name string) bool { return f.environ.value(name) != "" }) {
@@ -101,7 +101,7 @@ func (f *adminFlags) load() (config.Config, error) {
 	return c, err
 }
 
-// whereabouts are the environment's settings that locate a node or its ledger.
+// whereabouts are the environment's settings that tell where a node or its ledger is.
 var whereabouts = []string{"ROLLCALL_ADMIN_LISTEN", "ROLLCALL_DATA_DIR", "ROLLCALL_LEDGER_URL"}
 
 func (f *adminFlags) client() (*client.Admin, error) {
@@ -141,7 +141,7 @@ func checkAdmin(base string) error {
 	return checkBase("--admin", base, adminDefault)
 }
 
-// checkBase requires a base URL; such is an example for the message.
+// checkBase requires a base URL; such is an example for the error.
 func checkBase(flag, base, such string) error {
 	if !strings.HasPrefix(base, "http://") && !strings.HasPrefix(base, "https://") {
 		return term.UsageError(fmt.Sprintf("%s %q is not a URL: write one such as %s", flag, base, such))
@@ -159,11 +159,11 @@ func jsonFlag(c *cobra.Command) *bool {
 	return c.Flags().Bool("json", false, "print JSON for programs")
 }
 
-// reading is the source of a command's answer: a node, or a ledger that it read itself.
+// reading is where a command's answer comes from: a node, or a ledger that the command read itself.
 type reading struct {
 	Node   string `json:"node,omitempty"`   // its admin listener
 	Ledger string `json:"ledger,omitempty"` // its URL, without a password
-	Here   bool   `json:"here,omitempty"`   // no node: the command looked itself, on this machine
+	Here   bool   `json:"here,omitempty"`   // no node: the command checked this machine itself
 }
 
 // String names the place of the reading, for the first line of a report.
@@ -177,7 +177,7 @@ func (r reading) String() string {
 	return "the ledger " + r.Ledger
 }
 
-// ledgerName is the URL of a ledger as it may be shown: without a password, and without settings that may hold one.
+// ledgerName returns a ledger's URL as it may be shown: without its password and settings that may hold one.
 func ledgerName(text string) string {
 	if strings.HasPrefix(text, "sqlite:") {
 		return text
@@ -209,7 +209,7 @@ func addLedgerFlags(c *cobra.Command, e environment) *ledgerFlags {
 	return f
 }
 
-// named returns the flag or variable that names a ledger; "" for none.
+// named returns the flag or variable that names a ledger, or "".
 func (f *ledgerFlags) named() string {
 	switch {
 	case f.url != "":
@@ -222,8 +222,8 @@ func (f *ledgerFlags) named() string {
 	return ""
 }
 
-// at calls ask with the named node, or own with the configuration of the named ledger. If none is named it tries the
-// node of this machine and, when that does not run, its ledger. Naming both is an error.
+// at calls ask with the named node, or own with the configuration of the named ledger. If neither is named, it tries
+// the node of this machine and, if that does not run, its ledger. Naming both is an error.
 func (f *ledgerFlags) at(ask func(*client.Admin, reading) error, own func(config.Config, reading) error) error {
 	ledger, node := f.named(), f.node.namedBy()
 	if ledger != "" && node != "" {
@@ -261,7 +261,7 @@ func (f *ledgerFlags) read(ctx context.Context, ask func(*client.Admin, reading)
 	return f.at(ask, opened(ctx, own))
 }
 
-// fromLedger calls own with the opened ledger, for what no node answers.
+// fromLedger opens the ledger and calls own, for commands that no node can answer.
 func (f *ledgerFlags) fromLedger(c *cobra.Command, own func(*sqlstore.Store, config.Config, reading) error) error {
 	if c.Flags().Changed("admin") {
 		return term.UsageError("this reads a ledger and asks no node: give --ledger or --config in place of --admin")
@@ -281,8 +281,8 @@ func opened(ctx context.Context, own func(*sqlstore.Store, config.Config, readin
 	}
 }
 
-// adminCommand makes c a command for operators: call sends the request to the node, and its answer is shown as
-// answerWith does.
+// adminCommand makes c a command for operators. call sends the request to the node, and the answer is shown as by
+// answerWith.
 func adminCommand[T any](node *adminFlags, c *cobra.Command, call func(to *client.Admin, args []string) (T, error),
 	show func(b *term.Page, answer T)) *cobra.Command {
 	return answerWith(c, func(args []string) (answer T, err error) {
@@ -294,8 +294,8 @@ func adminCommand[T any](node *adminFlags, c *cobra.Command, call func(to *clien
 	}, show)
 }
 
-// answerWith makes c a command that computes an answer from its arguments and shows it, or prints it as JSON with
-// --json. If the answer has a method failsWith, the command ends with its error after showing it.
+// answerWith makes c a command that computes an answer from its arguments, and shows it or with --json prints it as
+// JSON. If the answer has a method failsWith, the command then ends with that method's error.
 func answerWith[T any](c *cobra.Command, find func(args []string) (T, error),
 	show func(b *term.Page, answer T)) *cobra.Command {
 	asJSON := jsonFlag(c)

@@ -7,22 +7,23 @@ import (
 	"runtime/metrics"
 )
 
-// The heap is collected when it has grown to heapFree, or by gcMost percent before that; a larger one when it has grown
-// by gcLeast percent. GOGC replaces this. With 40 % throughout, a list of 200,000 addresses, of which 70 MB are in use,
-// takes 23 µs of processor an address and at most 184 MB; so it takes 17 µs and 200 MB. For 1,000,000 addresses, 100 MB
-// in use, 30 % would take 17 µs and 202 MB, 40 % 16 µs and 217 MB, 50 % 15 µs and 241 MB (TestSpeed).
+// The heap is collected when it reaches heapFree, or earlier when it has grown by gcMost percent. A larger heap is
+// collected when it has grown by gcLeast percent. GOGC replaces this. With 40 % throughout, a list of 200,000
+// addresses, 70 MB in use, takes 23 µs of processor an address and at most 184 MB; with these numbers it takes 17 µs
+// and 200 MB. For 1,000,000 addresses, 100 MB in use, 30 % would take 17 µs and 202 MB, 40 % 16 µs and 217 MB, 50 %
+// 15 µs and 241 MB (TestSpeed).
 const (
 	gcLeast, gcMost = 40, 150
 	heapFree        = 128 << 20
 )
 
-// tuneCollections sets when the heap is collected, anew after each collection.
+// tuneCollections sets when the heap is collected next, again after each collection.
 func tuneCollections() {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
 	percent, live := 0, []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	type collected struct{ _ *int } // it becomes garbage at once, so each collection runs its finalizer
+	type collected struct{ _ *int } // is garbage at once, so each collection runs its finalizer
 	var adjust func(c *collected)
 	adjust = func(c *collected) {
 		metrics.Read(live)
@@ -35,5 +36,5 @@ func tuneCollections() {
 	adjust(&collected{})
 }
 
-// gcPercent returns by how many percent a heap with live bytes in use may grow.
+// gcPercent returns the percentage by which a heap with live bytes in use may grow.
 func gcPercent(live int) int { return min(max(gcLeast, 100*(heapFree-live)/max(1, live)), gcMost) }

@@ -30,7 +30,7 @@ import (
 	"rollcall/smtp"
 )
 
-// The house rules, kept by tests: who may import whom, and the few measures that keep files readable.
+// Tests keep the house rules: which package may import which, and the few measures that keep files readable.
 
 const (
 	HouseRoot    = "../.."
@@ -57,7 +57,7 @@ func sources(t *testing.T) []source {
 	return all
 }
 
-// parsed parses them once for all tests.
+// parsed parses all files once for all tests.
 var parsed = sync.OnceValues(func() (all []source, err error) {
 	err = filepath.WalkDir(HouseRoot, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -85,26 +85,26 @@ var parsed = sync.OnceValues(func() (all []source, err error) {
 	return all, err
 })
 
-// mayImport says which folders of the house a folder may use, the narrowest
-// entry for it; a folder may always use those below itself.
+// mayImport lists the folders that a folder may import; the narrowest entry applies. A folder may always import
+// folders below itself.
 var mayImport = map[string][]string{
 	"cmd":    {"config", "http", "actors", "ledger", "cluster", "smtp"},
 	"config": {"smtp"},
 	"http":   {"docs", "ledger", "smtp"},
-	"docs":   {}, // what nodes serve of it
+	"docs":   {}, // the parts that nodes serve
 	"actors": {"actors", "ledger", "cluster", "smtp"},
-	// It never sees money.
+	// A receiver never sees money.
 	"actors/receiver": {"actors/facts", "actors/process", "actors/inspect", "actors/wire", "cluster",
 		"ledger/quota", "ledger/tracing", "smtp"},
 	"actors/domain":       {"actors/facts", "actors/process", "actors/inspect", "actors/wire", "ledger", "smtp"},
-	"actors/process":      {}, // a leaf, for whoever starts a goroutine or has much to do
+	"actors/process":      {}, // a leaf, for packages that start goroutines or have much to do
 	"actors/wire":         {"smtp"},
 	"actors/inspect":      {"actors/process", "cluster", "smtp"},
 	"actors/intake":       {"smtp"},
 	"ledger":              {"ledger", "smtp"},
 	"ledger/transitions":  {"ledger"},
-	"ledger/tracing":      {}, // a leaf, for whatever tells how long it took
-	"ledger/quota":        {}, // a leaf, for whatever tenants share
+	"ledger/tracing":      {}, // a leaf, for packages that measure how long work takes
+	"ledger/quota":        {}, // a leaf, for everything that tenants share
 	"cluster/clustertest": {"cluster", "config/effort", "ledger"},
 	"cluster":             {"ledger"},
 	"cluster/gossip":      {},
@@ -131,7 +131,7 @@ var mayImport = map[string][]string{
 	"actors/receiver/status": {"actors/inspect", "actors/wire", "smtp"},
 }
 
-// staysIn says where a foreign module or a part of the standard library may be used.
+// staysIn lists where a foreign module or a part of the standard library may be used.
 var staysIn = map[string][]string{
 	"database/sql":                      {"ledger/sqlstore"},
 	"modernc.org/sqlite":                {"ledger/sqlstore"},
@@ -161,7 +161,7 @@ func within(folder string, parents ...string) bool {
 	})
 }
 
-// importRule is the narrowest entry of mayImport for a folder; "": there is none.
+// importRule returns the narrowest entry of mayImport for a folder, or "".
 func importRule(folder string) (rule string, allowed []string) {
 	for of, targets := range mayImport {
 		if within(folder, of) && len(of) > len(rule) {
@@ -171,8 +171,8 @@ func importRule(folder string) (rule string, allowed []string) {
 	return rule, allowed
 }
 
-// TestImportsStayWhereTheyMay: foreign modules in their folders; our own packages have a rule each, which
-// TestHouseMeasures applies.
+// TestImportsStayWhereTheyMay: foreign modules are imported only in their folders. TestHouseMeasures checks our own
+// packages, which have a rule each.
 func TestImportsStayWhereTheyMay(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.test {
@@ -189,9 +189,9 @@ func TestImportsStayWhereTheyMay(t *testing.T) {
 	}
 }
 
-// oldWords were our own names of things that have the field's name now: none, nor its plural, may be part of the name
-// of a package, type, function, method, field, package variable, constant, metric, JSON field or field between nodes.
-// docs/developers/glossary.md has the words to use.
+// oldWords are names that we once gave to things for which the field has a name. Neither such a word nor its plural
+// may be part of the name of a package, type, function, method, field, package variable, constant, metric, JSON field
+// or field between nodes. docs/developers/glossary.md has the words to use.
 var oldWords = map[string]string{
 	"overrule": "insert an override", "lift": "end an override", "tuning": "settings", "card": "node meta",
 	"farewell": "leave", "errand": "query", "clerk": "inspector", "sight": "view inputs",
@@ -206,7 +206,7 @@ var oldWords = map[string]string{
 	"excuse": "pause cause", "told": "judgement or published",
 }
 
-// nameWord is one word of a name in camel or snake case.
+// nameWord matches one word of a name in camel or snake case.
 var nameWord = regexp.MustCompile(`[A-Z]?[a-z0-9]+|[A-Z]+`)
 
 func TestHouseWordsAreTheFields(t *testing.T) {
@@ -287,8 +287,8 @@ func TestFunctionsAndFilesStayReadable(t *testing.T) {
 	}
 }
 
-// insteadOf are calls that nobody makes: what is done instead, and the package that may call it all the same. How
-// much a run of the tests tries is said in config/effort alone.
+// insteadOf lists calls that are forbidden: what to use instead, and the package that may still make the call. Only
+// config/effort decides how many cases a run of the tests tries.
 var insteadOf = []struct {
 	call         *regexp.Regexp
 	instead, but string
@@ -397,7 +397,7 @@ func TestEveryIssueCodeIsDocumented(t *testing.T) {
 	effort.OK(t, yaml.Unmarshal(api.OpenAPI, &description))
 	described := description.Components.Schemas.Issue.Properties.Code.Enum
 	code := regexp.MustCompile(`(?m)^\s*(?:const )?(?:Code)?[A-Z]\w+ +(?:Code)? *= "([a-z_]+)"`)
-	found := 1 // funding_expired is the ledger's
+	found := 1 // funding_expired is a code of the ledger
 	for _, s := range sources(t) {
 		if s.path != "http/api/codes.go" && s.path != "actors/intake/errors.go" {
 			continue
@@ -422,19 +422,20 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 	}
 }
 
-// schedulerParts are the parts of the scheduler, by the types that make one. Who has a pointer to one knows it.
+// schedulerParts are the parts of the scheduler, by their types. Code that holds a pointer to such a type knows the
+// part.
 var schedulerParts = map[string]string{"queues": "queues", "inbox": "queues", "tasks": "queues",
 	"sessions": "sessions", "allowance": "sessions", "openings": "sessions",
 	"paths": "paths", "memory": "memory", "recorder": "record"}
 
-// decidesAlone reports whether a declaration of the scheduler may know none of them: it decides from values.
+// decidesAlone reports whether a declaration of the scheduler must know no part, because it decides from values.
 func decidesAlone(file, name string) bool {
 	return file == "learn.go" || file == "explain.go" || strings.HasPrefix(name, "decide") ||
 		slices.Contains([]string{"View", "supply", "room"}, name)
 }
 
-// TestSchedulerPartsKnowFew: the parts of the scheduler held each other by 69 pointers once. But for Scheduler, which puts
-// them together, a type may know two other parts.
+// TestSchedulerPartsKnowFew: the parts of the scheduler once held each other by 69 pointers. Now a type may know two
+// other parts; only Scheduler, which puts them together, may know more.
 func TestSchedulerPartsKnowFew(t *testing.T) {
 	found := map[string]bool{}
 	for _, s := range sources(t) {
@@ -449,7 +450,7 @@ func TestSchedulerPartsKnowFew(t *testing.T) {
 				if d.Recv != nil {
 					owner = receiverName(d.Recv.List[0].Type)
 				}
-				look = d.Type // what it is given; the rest it has by its owner
+				look = d.Type // the arguments; the rest comes through the receiver
 			case *ast.GenDecl:
 				if spec, ok := d.Specs[0].(*ast.TypeSpec); ok {
 					name, owner = spec.Name.Name, spec.Name.Name
@@ -480,18 +481,19 @@ func TestSchedulerPartsKnowFew(t *testing.T) {
 	}
 }
 
-// lowerHouse has the list written anew with what is better than it says. A number never rises by it.
+// lowerHouse writes the list again with lower numbers where the code is better than the list. It never raises a
+// number.
 var lowerHouse = flag.Bool("lower-house", false, "write testdata/house.txt anew where the code is better than it says")
 
 const (
 	methodsMax = 40  // of one type
-	fieldsMax  = 20  // of one type that behaves
+	fieldsMax  = 20  // of one type with behaviour
 	recordMax  = 3   // methods of a struct that is only a list of values
 	filesMax   = 30  // of one package, doc.go and tests not counted
 	columnsMax = 120 // of a line
 )
 
-// TestHouseMeasures: what breaks a measure today is listed in testdata/house.txt, and the list may only shrink.
+// TestHouseMeasures: testdata/house.txt lists what breaks a measure today, and the list may only shrink.
 func TestHouseMeasures(t *testing.T) {
 	t.Parallel()
 	listed, found := effort.Must(readHouse())(t), measureHouse(t)
@@ -505,13 +507,13 @@ func TestHouseMeasures(t *testing.T) {
 	for _, name := range names {
 		switch may, has := listed[name], found[name]; {
 		case has > may && may == 0:
-			t.Errorf("%s %d: this is new; the measures are methodsMax and its neighbours", name, has)
+			t.Errorf("%s %d is not in testdata/house.txt: keep the measure, see methodsMax and its neighbours", name, has)
 		case has > may:
 			t.Errorf("%s %d: testdata/house.txt allows %d", name, has, may)
 		case *lowerHouse && has < may:
 			listed[name] = has
 		case has == 0:
-			t.Errorf("%s is good now: delete its line in testdata/house.txt (-lower-house does it)", name)
+			t.Errorf("%s keeps its measure now: delete its line in testdata/house.txt (-lower-house does it)", name)
 		case has < may:
 			t.Errorf("%s %d: testdata/house.txt still has %d (-lower-house writes the new number)", name, has, may)
 		}
@@ -523,7 +525,7 @@ func TestHouseMeasures(t *testing.T) {
 
 const houseFile = "testdata/house.txt"
 
-// readHouse reads the list: what is measured, where, and the number that is allowed there.
+// readHouse reads the list: the measure, the place, and the number that is allowed there.
 var readHouse = sync.OnceValues(func() (map[string]int, error) {
 	file, err := os.Open(houseFile)
 	if err != nil {
@@ -545,7 +547,7 @@ var readHouse = sync.OnceValues(func() (map[string]int, error) {
 	return places, lines.Err()
 })
 
-// writeHouse writes the list anew.
+// writeHouse writes the list again.
 func writeHouse(t *testing.T, places map[string]int) {
 	t.Helper()
 	text := "# What breaks a measure of the house today, and how often. The list may only shrink: TestHouseMeasures.\n"
@@ -604,7 +606,7 @@ func measureHouse(t *testing.T) map[string]int {
 	return found
 }
 
-// above adds what is more than a measure allows.
+// above adds to found the counts that exceed a measure.
 func above(found map[string]int, what string, counts map[string]int, most int) {
 	for where, n := range counts {
 		if n > most {
@@ -631,7 +633,7 @@ func guesses(file *ast.File) (n int) {
 	return n
 }
 
-// upward are the imports of a file that go against the directions, each with the rule that it breaks.
+// upward returns the imports of a file that break the directions, each with the rule that it breaks.
 func upward(s source) (out []string) {
 	rule, allowed := importRule(s.folder)
 	for _, i := range s.file.Imports {
@@ -643,14 +645,14 @@ func upward(s source) (out []string) {
 	return out
 }
 
-// inCapitals are the names of documents outside of the repository.
+// inCapitals matches names of documents that are outside of the repository.
 const inCapitals = "RELIABILITY|PROTOACTOR|DASHBOARD|NEWCOMER|DESIGN|STYLE|CAUSES|HEART|PEERS|SPEED|HOUSE"
 
 var (
-	// citation finds them, and the names of documents in docs.
+	// citation finds these names, and names of documents in docs.
 	citation = regexp.MustCompile(`\b(?:` + inCapitals + `)\b` +
 		`|\b(?:SPEC|MEASURED)\.md|\bRECEIVERS [A-Z]\d|\bdocs/[a-z/-]+\.md`)
-	// mayCite are strings of which every citation has one. A search for them is faster than citation.
+	// mayCite are strings; every citation contains at least one. Searching for them is faster than citation.
 	mayCite = append(strings.Split(inCapitals, "|"), "SPEC.md", "MEASURED.md", "RECEIVERS", "docs/")
 )
 
@@ -688,7 +690,7 @@ func countCitations(t *testing.T, found map[string]int) {
 	}))
 }
 
-// receiverName is the name of a method's type.
+// receiverName returns the name of a method's type.
 func receiverName(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.StarExpr:

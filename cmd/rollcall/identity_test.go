@@ -26,13 +26,14 @@ import (
 	"rollcall/smtp/smtplab"
 )
 
-// dnsFront is a DNS server on loopback that has the records of this test, and asks the lab's about everything else.
+// dnsFront is a DNS server on loopback that has the records of this test, and asks the lab's DNS about everything
+// else.
 type dnsFront struct {
 	addr, behind string
 
 	mu      sync.Mutex
 	records map[string][]dns.RR // by name and type
-	codes   map[string]int      // the same; silent is no answer
+	codes   map[string]int      // reply codes by the same keys; silent means no answer
 }
 
 const silent = -1
@@ -50,7 +51,7 @@ func newFront(t *testing.T, behind string) *dnsFront {
 	return f
 }
 
-// set gives a name records of one type; none: it has none.
+// set gives a name records of one type. Without values the name has none.
 func (f *dnsFront) set(t *testing.T, name string, qtype uint16, values ...string) {
 	t.Helper()
 	f.mu.Lock()
@@ -92,13 +93,13 @@ func (f *dnsFront) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	_ = w.WriteMsg(answer)
 }
 
-// seenAt is where receivers see the nodes of these tests, as they believe.
+// seenAt is the address at which receivers see the nodes of these tests, as the nodes believe.
 const (
 	seenAt  = "192.0.2.10"
 	reverse = "10.2.0.192.in-addr.arpa."
 )
 
-// soundFront has the records of a node whose identity is as it should be.
+// soundFront returns the records of a node whose identity passes all checks.
 func soundFront(t *testing.T, behind string) *dnsFront {
 	f := newFront(t, behind)
 	f.set(t, reverse, dns.TypePTR, "rollcall.example.")
@@ -109,7 +110,7 @@ func soundFront(t *testing.T, behind string) *dnsFront {
 	return f
 }
 
-// checkedNode starts a node against a lab, whose DNS is asked through a front, and gives what it says.
+// checkedNode starts a node against a lab with its DNS behind a front, and returns the node's log.
 func checkedNode(t *testing.T, lab *smtplab.Lab, f *dnsFront, change func(c *config.Config)) (*node.Node, *effort.Log) {
 	t.Helper()
 	effort.NotShort(t, "a whole node")
@@ -128,7 +129,7 @@ func checkedNode(t *testing.T, lab *smtplab.Lab, f *dnsFront, change func(c *con
 	return n, said
 }
 
-// get reads an open page of a node's admin listener.
+// get reads a page of a node's admin listener that needs no token.
 func get(t *testing.T, url string) string {
 	t.Helper()
 	answer := effort.Must(http.Get(url))(t)
@@ -138,8 +139,8 @@ func get(t *testing.T, url string) string {
 	return string(text)
 }
 
-// TestANodeThatIsNotFitAsksNobodyUntilItIs has a node without a PTR take a file: no
-// receiver hears of it, and nothing is judged. When it has one, the file is finished.
+// TestANodeThatIsNotFitAsksNobodyUntilItIs gives a file to a node without a PTR. The node connects to no receiver and
+// judges nothing. Once it has a PTR, it finishes the file.
 func TestANodeThatIsNotFitAsksNobodyUntilItIs(t *testing.T) {
 	t.Parallel()
 	lab := startLab(t, smtplab.Defaults())
@@ -157,7 +158,7 @@ func TestANodeThatIsNotFitAsksNobodyUntilItIs(t *testing.T) {
 	v := submit(t, n, []byte("email\nanna@one-clean.test\nbert@two-clean.test\n"), 2)
 	awaitVerification(t, n, v, time.Minute, func(v ledger.Verification) bool { return v.Status == ledger.Waiting })
 	if sheet := lab.Manners(); sheet.Total.Sessions != 0 || sheet.DNS.Queries == 0 {
-		t.Errorf("a node that is not fit opened %d sessions, and asked DNS %d times", sheet.Total.Sessions, sheet.DNS.Queries)
+		t.Errorf("an ineligible node opened %d sessions, and asked DNS %d times", sheet.Total.Sessions, sheet.DNS.Queries)
 	}
 	f.set(t, reverse, dns.TypePTR, "rollcall.example.")
 	found, err := n.CheckIdentity(t.Context())
@@ -174,7 +175,7 @@ func TestANodeThatIsNotFitAsksNobodyUntilItIs(t *testing.T) {
 	}
 }
 
-// TestANodeThatIsNotMadeToBeFitProbes has identity.enforce off.
+// TestANodeThatIsNotMadeToBeFitProbes: with identity.enforce off an ineligible node probes.
 func TestANodeThatIsNotMadeToBeFitProbes(t *testing.T) {
 	t.Parallel()
 	lab := startLab(t, smtplab.Defaults())
@@ -189,7 +190,7 @@ func TestANodeThatIsNotMadeToBeFitProbes(t *testing.T) {
 	effort.Has(t, doctorVerdict(diagnosis{Identity: found}), "but it probes", "the doctor says")
 }
 
-// grep returns the lines with a text.
+// grep returns the lines that contain a text.
 func grep(text, with string) (out string) {
 	for line := range strings.Lines(text) {
 		if strings.Contains(line, with) {
@@ -199,7 +200,7 @@ func grep(text, with string) (out string) {
 	return out
 }
 
-// TestDoctor asks a node, and makes the checks itself where none runs.
+// TestDoctor: doctor asks a node, or makes the checks itself if none runs.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	lab := startLab(t, smtplab.Defaults())
@@ -236,7 +237,7 @@ public_addresses = [%q]
 		found.Findings[0].Check != identity.PTR, "as JSON: got code %d, %v\n%s", code, err, stdout)
 }
 
-// TestDoctorThatCanCheckNothing fails and says so: it does not know that the node may probe.
+// TestDoctorThatCanCheckNothing: doctor fails and says that it is unknown whether the node may probe.
 func TestDoctorThatCanCheckNothing(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)

@@ -33,7 +33,7 @@ var (
 	addressesFlag = flag.Int("kill-addresses", 0, "how many addresses it works on; 0: 900, with -long 100,000")
 )
 
-// fire is a run of a node that is killed and started again while it works.
+// fire is a run of a node that is killed and restarted while it works.
 type fire struct {
 	rounds             int           // files, one after the other, each with a lab of its own
 	addresses, domains int           // of a round
@@ -45,26 +45,26 @@ type fire struct {
 const (
 	creators = 32 // creates of one identity at the same time
 
-	// lookEvery is how often a customer asks for the progress, downloadEvery how often for the results.
+	// lookEvery is how often a customer asks for the progress. downloadEvery is how often it asks for the results.
 	lookEvery, downloadEvery = 50 * time.Millisecond, 500 * time.Millisecond
 
-	// askedLate is how long after its final evidence the lab may note an RCPT for
-	// an address: two clocks' readings in one machine under load.
+	// askedLate is how much later than the final evidence the lab may note an RCPT for an address: on a machine under
+	// load, two processes read the clock at different times.
 	askedLate = 3 * time.Second
 
-	// goesOnWithin is how soon a new life settles something: a look for work each second, a first settlement after
-	// another, on a busy machine. Waiting for a lease takes 20 s.
+	// goesOnWithin is how soon a restarted node settles something. It looks for work each second and settles first
+	// after another second; the rest is for a busy machine. Waiting for a lease would take 20 s.
 	goesOnWithin = 15 * time.Second
 
-	// killedUntil is the part of the addresses within which all kills of a round come.
+	// killedUntil is the part of the addresses before which all kills of a round happen.
 	killedUntil = 0.95
 
-	// roundAddresses and roundDomains bound a round: each domain takes a file of a lab.
+	// roundAddresses and roundDomains bound a round, because a lab opens a file for each domain.
 	roundAddresses = 100_000
 	roundDomains   = 5_000
 )
 
-// newFire takes its size from the flags.
+// newFire takes its size from the flags of the test.
 func newFire() fire {
 	kills, addresses := 2, 900
 	if effort.Long() {
@@ -89,7 +89,7 @@ func newFire() fire {
 }
 
 // TestKilledAgainAndAgainNothingIsLostAndNothingChargedTwice kills a node with SIGKILL at random points of its work
-// and starts it again. The lab lives on and counts what was asked; the ledger must balance to the credit.
+// and restarts it. The lab keeps running and counts what was asked; the ledger must balance to the credit.
 func TestKilledAgainAndAgainNothingIsLostAndNothingChargedTwice(t *testing.T) {
 	effort.Children(t)
 	t.Parallel()
@@ -103,7 +103,7 @@ func TestKilledAgainAndAgainNothingIsLostAndNothingChargedTwice(t *testing.T) {
 	})
 }
 
-// burn does the whole run on the ledger at url; "": an embedded one.
+// burn does the whole run on the ledger at url, or on an embedded one if url is "".
 func (f fire) burn(t *testing.T, url string) {
 	o := smtplab.Defaults()
 	o.GreylistWait, o.EventsMax = time.Second, 20*f.addresses
@@ -138,14 +138,15 @@ func (f fire) burn(t *testing.T, url string) {
 	}
 	node.terminate()
 	if url == "" {
-		r.environ = []string{noNodeHere} // no node any more: the command reads the file
+		r.environ = []string{noNodeHere} // the node has ended: the command reads the file
 		r.audit()
 	}
 	t.Logf("%d kills, %d addresses, %d credits charged; failed: %v", f.rounds*f.kills, f.rounds*f.addresses, charged,
 		t.Failed())
 }
 
-// round verifies one file and kills the node meanwhile. node is the running node, and is replaced at each kill.
+// round verifies one file, and kills the node several times during this. node is the running node; each kill replaces
+// it.
 func (f fire) round(t *testing.T, r *rig, node **background, sample []string) *customer {
 	ctx, cancel := context.WithTimeout(t.Context(), f.within)
 	defer cancel()
@@ -163,8 +164,8 @@ func (f fire) round(t *testing.T, r *rig, node **background, sample []string) *c
 	return c
 }
 
-// targets are how many addresses are settled at each kill. They are random, so that some processes are killed before
-// they settle anything.
+// targets returns how many addresses are settled at each kill. They are random, so that some processes are killed
+// before they settle anything.
 func (f fire) targets() []int64 {
 	sum, steps := 0.0, make([]float64, f.kills+1)
 	for i := range steps {
@@ -179,7 +180,7 @@ func (f fire) targets() []int64 {
 	return out
 }
 
-// comesTo waits until target addresses are settled; false if the customer ends before.
+// comesTo waits until target addresses are settled. It returns false if the customer ends before.
 func (c *customer) comesTo(ctx context.Context, target int64) bool {
 	for c.settled() < target {
 		if len(c.ended) > 0 || term.Sleep(ctx, 5*time.Millisecond) != nil {
@@ -189,8 +190,8 @@ func (c *customer) comesTo(ctx context.Context, target int64) bool {
 	return true
 }
 
-// askedAgain is two cells of the table: how many addresses of clean receivers were asked more than once, and how often
-// at most.
+// askedAgain returns two cells of the table: how many addresses of clean receivers were asked more than once, and the
+// most questions about one address.
 func (c *customer) askedAgain(lab *smtplab.Lab) string {
 	again, most := 0, 0
 	for address := range c.seen {
@@ -201,8 +202,8 @@ func (c *customer) askedAgain(lab *smtplab.Lab) string {
 	return fmt.Sprintf("%d | %d", again, most)
 }
 
-// TestSIGTERMSettlesWhatIsKnownAndTheNextLifeGoesOn ends a node in the middle of
-// a file; the next life goes on at once and asks nothing again.
+// TestSIGTERMSettlesWhatIsKnownAndTheNextLifeGoesOn ends a node in the middle of a file. A restarted node continues
+// at once and asks nothing again.
 func TestSIGTERMSettlesWhatIsKnownAndTheNextLifeGoesOn(t *testing.T) {
 	t.Parallel()
 	lab := startLab(t, smtplab.Defaults())
@@ -226,7 +227,7 @@ func TestSIGTERMSettlesWhatIsKnownAndTheNextLifeGoesOn(t *testing.T) {
 	r.audit()
 }
 
-// reach waits until n rows are settled, and gives how many are.
+// reach waits until n rows are settled, and returns how many are.
 func (c *customer) reach(ctx context.Context, n int64) int64 {
 	c.t.Helper()
 	await(ctx, c.t, fmt.Sprintf("%d settled rows", n), func() bool {
@@ -236,7 +237,7 @@ func (c *customer) reach(ctx context.Context, n int64) int64 {
 	return c.settled()
 }
 
-// peek returns the error with which a customer has ended, and leaves it for wait.
+// peek returns the error with which a customer has ended, and keeps it for wait.
 func (c *customer) peek() error {
 	select {
 	case err := <-c.ended:
@@ -247,7 +248,7 @@ func (c *customer) peek() error {
 	}
 }
 
-// kill ends the node at once, as a power cut does for the process.
+// kill ends the node at once: to the process, like a power cut.
 func (b *background) kill() {
 	b.t.Helper()
 	effort.OK(b.t, b.command.Process.Kill())
@@ -263,7 +264,7 @@ func startLab(t *testing.T, o smtplab.Options) *smtplab.Lab {
 	return lab
 }
 
-// stopLab frees the ports and files of a lab; twice is fine.
+// stopLab frees the ports and files of a lab. It may be called twice.
 func stopLab(t *testing.T, lab *smtplab.Lab) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), labStopWait)
@@ -271,7 +272,7 @@ func stopLab(t *testing.T, lab *smtplab.Lab) {
 	effort.ErrIs(t, lab.Stop(ctx), nil)
 }
 
-// customer submits one file and watches it all the time.
+// customer submits one file and watches it until the end.
 type customer struct {
 	t      *testing.T
 	rig    *rig
@@ -285,7 +286,7 @@ type customer struct {
 	last    api.Detail           // as last seen
 	seen    map[string]row       // rows as first seen in the results
 	seenAt  map[string]time.Time // when
-	balance int64                // available, read after the end was seen
+	balance int64                // available credits, read after the end was seen
 
 	kills []time.Time
 }
@@ -295,7 +296,7 @@ func newCustomer(t *testing.T, r *rig) *customer {
 		seen: map[string]row{}, seenAt: map[string]time.Time{}, ended: make(chan error, 1)}
 }
 
-// submitAll creates with many clients at once, uploads with one, and begins to watch.
+// submitAll creates a verification with many clients at once, uploads with one, and begins to watch.
 func submitAll(ctx context.Context, t *testing.T, r *rig, file []byte) *customer {
 	c := newCustomer(t, r)
 	go func() { c.ended <- c.run(ctx, file) }()
@@ -323,7 +324,7 @@ func (c *customer) run(ctx context.Context, file []byte) error {
 	return errors.Join(err, <-downloads)
 }
 
-// create asks with many clients for the same identity.
+// create asks with many clients at once for the same identity.
 func (c *customer) create(ctx context.Context, identity uuid.UUID, size int64) (api.Creation, error) {
 	type answer struct {
 		made api.Creation
@@ -363,7 +364,7 @@ func (t countCreated) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// watch reads the progress again and again, until the end, or until it stands still for long.
+// watch reads the progress again and again until the end, or until nothing changes for long.
 func (c *customer) watch(ctx context.Context) error {
 	for moved, done := time.Now(), int64(0); ; {
 		d, err := look(ctx, c.client, c.id)
@@ -378,7 +379,7 @@ func (c *customer) watch(ctx context.Context) error {
 				c.balance = credits.Credits
 				return err
 			}
-		} // else the node is down, or going down
+		} // otherwise the node is down or stopping
 		if now := c.settled(); now > done {
 			moved, done = time.Now(), now
 		}
@@ -388,7 +389,7 @@ func (c *customer) watch(ctx context.Context) error {
 	}
 }
 
-// step compares what is seen with what was seen before (I8, I10).
+// step compares the progress with what was seen before (I8, I10).
 func (c *customer) step(d api.Detail) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -409,7 +410,7 @@ func (c *customer) step(d api.Detail) error {
 	return nil
 }
 
-// download reads the results again and again: what was there once stays as it is (I9, I12).
+// download reads the results again and again: rows seen once never change (I9, I12).
 func (c *customer) download(ctx context.Context, stop <-chan struct{}) error {
 	for last := false; ; {
 		began := time.Now()
@@ -462,18 +463,18 @@ func (c *customer) settled() int64 {
 
 func (c *customer) wait() error { return <-c.ended }
 
-// check compares everything at the end with what the lab knows and saw.
+// check compares, at the end, everything with what the lab knows and saw.
 func (c *customer) check(lab *smtplab.Lab, sample []string, kills int) {
 	c.t.Helper()
 	c.checkMade(1)
 	c.checkBalance(c.checkOutcomes(lab, sample))
 	c.checkAsked(lab, kills)
 	if b := c.rig.balance(); c.balance != int64(b.Available) {
-		c.t.Errorf("%d credits told with the end, and %d after it", c.balance, b.Available)
+		c.t.Errorf("the last progress said %d credits, the balance afterwards %d", c.balance, b.Available)
 	}
 }
 
-// checkMade wants one verification for all creates, and files verifications in the workspace.
+// checkMade checks that all creates made one verification, and that the workspace has as many as files.
 func (c *customer) checkMade(files int) {
 	t := c.t
 	t.Helper()
@@ -486,7 +487,7 @@ func (c *customer) checkMade(files int) {
 		"got %d verifications in the history and %v, want %d", len(history.Verifications), err, files)
 }
 
-// checkOutcomes compares the outcomes with the lab, and returns how many credits they cost.
+// checkOutcomes compares the outcomes with the lab, and returns their cost in credits.
 func (c *customer) checkOutcomes(lab *smtplab.Lab, sample []string) (charged int64) {
 	t := c.t
 	t.Helper()
@@ -504,7 +505,7 @@ func (c *customer) checkOutcomes(lab *smtplab.Lab, sample []string) (charged int
 	return charged
 }
 
-// checkBalance wants a balance with charged credits spent, and none held.
+// checkBalance checks that charged credits are spent and none is held.
 func (c *customer) checkBalance(charged int64) {
 	c.t.Helper()
 	b := c.rig.balance()
@@ -512,13 +513,13 @@ func (c *customer) checkBalance(charged int64) {
 		"balance %+v, want %d spent", b, charged)
 }
 
-// diedBetween reports whether a node was killed between the beginning of a session and an event that the lab noted in
-// it: a receiver that makes clients wait reads the rest of a session long after the node was killed.
+// diedBetween reports whether a node was killed between the beginning of a session and an event of that session in
+// the lab's log. A receiver that makes clients wait reads the rest of a session long after the node was killed.
 func diedBetween(kills []time.Time, began, noted time.Time) bool {
 	return slices.ContainsFunc(kills, func(k time.Time) bool { return k.After(began) && k.Before(noted) })
 }
 
-// checkAsked checks the RCPTs of the receivers. None comes after the final evidence or after the outcome was seen
+// checkAsked checks the RCPTs that receivers got. None comes after the final evidence, or after the outcome was seen
 // (I15). No mailbox of a clean receiver is asked more often than the node had processes.
 func (c *customer) checkAsked(lab *smtplab.Lab, kills int) {
 	t := c.t
@@ -533,7 +534,7 @@ func (c *customer) checkAsked(lab *smtplab.Lab, kills int) {
 		if e.Kind == "connect" {
 			began[e.Session] = e.At
 		}
-		r, ours := c.seen[e.Address] // a control probe is not
+		r, ours := c.seen[e.Address] // false for a control probe
 		if e.Kind != "rcpt" || !ours {
 			continue
 		}
@@ -554,7 +555,7 @@ func (c *customer) checkAsked(lab *smtplab.Lab, kills int) {
 		"only %d probes were seen for %d addresses: is the referee blind?", asked, len(c.seen))
 	slices.Sort(late)
 	if len(late) > 0 {
-		t.Errorf("%d probes after the outcome stood, such as %s", len(late), late[0])
+		t.Errorf("%d probes came after the outcome was final, such as %s", len(late), late[0])
 	}
 	if len(often) > 0 {
 		t.Errorf("%d addresses were asked too often, such as %s", len(often), often[0])

@@ -17,10 +17,10 @@ import (
 	"rollcall/smtp/smtplab"
 )
 
-// labStopWait bounds the end of the lab: its goroutines wait for nothing longer than a reply.
+// labStopWait bounds the end of the lab, whose goroutines wait for a reply at most.
 const labStopWait = 10 * time.Second
 
-// sheetHeaderWait bounds the wait for the headers of a request for the sheet; a client sends them at once.
+// sheetHeaderWait bounds the wait for the headers of a request for the sheet. A client sends them at once.
 const sheetHeaderWait = 10 * time.Second
 
 type labView struct {
@@ -111,7 +111,7 @@ func runLab(c *cobra.Command, o smtplab.Options, flags labFlags) error {
 			return errors.Join(fmt.Errorf("--sheet: %w", err), stopLabWithin(c.Context(), lab))
 		}
 		view.Sheet = "http://" + listener.Addr().String()
-		go func() { _ = server.Serve(listener) }() // always an error: that of Close
+		go func() { _ = server.Serve(listener) }() // ends with the error of Close
 	}
 	if flags.json {
 		err = term.PrintJSON(c.OutOrStdout(), view)
@@ -131,7 +131,7 @@ func runLab(c *cobra.Command, o smtplab.Options, flags labFlags) error {
 	return errors.Join(err, server.Close(), stopLabWithin(c.Context(), lab))
 }
 
-// stopLabWithin stops a lab although ctx has ended.
+// stopLabWithin stops a lab, also if ctx has ended.
 func stopLabWithin(ctx context.Context, lab *smtplab.Lab) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), labStopWait)
 	defer cancel()
@@ -160,7 +160,7 @@ type personalityView struct {
 	Domain   string `json:"domain"` // an example
 	Family   string `json:"family"`
 	MXSuffix string `json:"mx_suffix,omitempty"`
-	Right    string `json:"right"` // an outcome, or "by mailbox"
+	Right    string `json:"right"` // the right outcome, or "by mailbox"
 	About    string `json:"about"`
 }
 

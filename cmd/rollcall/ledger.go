@@ -56,14 +56,14 @@ func newBackup(e environment) *cobra.Command {
 	})
 }
 
-// backup makes path.part and renames it to path when it is complete; it returns whose backup it is.
+// backup makes path.part and renames it to path when it is complete. It returns the ledger that it copied.
 func backup(c *cobra.Command, from *ledgerFlags, path string) (read reading, err error) {
 	part := path + ".part"
 	if _, err := os.Lstat(path); err == nil {
 		return read, fmt.Errorf("%s: %w", path, sqlstore.ErrBackupExists)
 	}
 	if _, err := os.Lstat(part); err == nil {
-		return read, fmt.Errorf("%s exists: another backup is writing it, or was cut short; then delete it", part)
+		return read, fmt.Errorf("%s exists: another backup writes it, or was interrupted; if so, delete it", part)
 	}
 	err = from.fromLedger(c, func(book *sqlstore.Store, _ config.Config, at reading) error {
 		read = at
@@ -78,8 +78,8 @@ func backup(c *cobra.Command, from *ledgerFlags, path string) (read reading, err
 	return read, syncFolder(filepath.Dir(path))
 }
 
-// nameOnce gives the file part its name. A mere rename would replace a file that appeared at path meanwhile, so it
-// first reserves the name with an empty file.
+// nameOnce gives the file part its name. A mere rename would replace a file that appeared at path during the backup,
+// so nameOnce first reserves the name with an empty file.
 func nameOnce(part, path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -232,7 +232,7 @@ func (a auditView) failsWith() error {
 		term.Grouped(a.Found))
 }
 
-// audit asks for a report, and says which node or ledger gave it.
+// audit asks for a report. It also returns which node or ledger gave the report.
 func audit(ctx context.Context, from *ledgerFlags) (report ledger.AuditReport, read reading, err error) {
 	err = from.read(ctx, func(client *client.Admin, at reading) error {
 		read = at
@@ -395,7 +395,7 @@ func (c correctionView) print(b *term.Page) {
 	b.Table(g)
 }
 
-// findingOf returns the subject of a finding as typed by the operator; the beginning of an id is enough.
+// findingOf returns the subject of a finding that the operator typed; the beginning of an id is enough.
 func findingOf(ctx context.Context, from *ledgerFlags, typed string) (string, error) {
 	if ids, ok := admin.RangeOf(typed); !ok || ids.From == ids.To {
 		return typed, nil

@@ -24,7 +24,7 @@ import (
 	"rollcall/ledger/sqlstore"
 )
 
-// TestLedgerRenew gives a copy of a database its own identity, with the built binary.
+// TestLedgerRenew uses the built binary to give a copy of a database its own identity.
 func TestLedgerRenew(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
@@ -63,9 +63,9 @@ func TestLedgerRenew(t *testing.T) {
 	effort.Is(t, identity(url), before, "the original has the identity now, it was")
 }
 
-// TestRestoredBackupGoesOn takes a backup of a node in the middle of a file, loses the node and its ledger, puts the
-// backup in its place as docs/operators/operations.md says, and sees the file through: each address has one outcome,
-// the credits add up.
+// TestRestoredBackupGoesOn takes a backup of a node in the middle of a file, loses the node and its ledger, and
+// restores the backup as docs/operators/operations.md says. The file ends with one outcome for each address, and the
+// credits add up.
 func TestRestoredBackupGoesOn(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
@@ -99,11 +99,11 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 	c.addUp(tenant.Workspace, client.NewAPI(service, tenant.Key, func(string) {}))
 	c.does("audit")
 	node.stop(syscall.SIGTERM)
-	// Without a node the command copies the file itself, which it then does not change.
+	// Without a node the command copies the file itself, and does not change it.
 	holds(t, alone.does("backup", "second.db"), " bytes in ")
 }
 
-// addUp reads the entries of the one verification of a workspace with 20 addresses, in both forms.
+// addUp checks, as text and as JSON, the entries of a workspace's one verification, which has 20 addresses.
 func (c *cli) addUp(workspace string, customer *client.API) {
 	c.t.Helper()
 	var report struct{ Settlements int64 }
@@ -121,7 +121,7 @@ func (c *cli) addUp(workspace string, customer *client.API) {
 		"held 20 = charged 20 + released 0 + still held 0")
 }
 
-// TestABackupReplacesNothing: it replaces no file, even one that came while the backup was made. A refused backup
+// TestABackupReplacesNothing: a backup replaces no file, even one that appeared while it was made. A refused backup
 // leaves no files.
 func TestABackupReplacesNothing(t *testing.T) {
 	folder := t.TempDir()
@@ -137,7 +137,8 @@ func TestABackupReplacesNothing(t *testing.T) {
 	effort.Is(t, string(effort.Must(os.ReadFile(path))(t)), "new", "the first one holds")
 }
 
-// TestANamedLedgerIsReadWhoeverRuns: a copy whose books are off is told as such beside a node whose books are in order.
+// TestANamedLedgerIsReadWhoeverRuns: an audit of a named copy with violations reports them, even beside a running
+// node whose ledger has none.
 func TestANamedLedgerIsReadWhoeverRuns(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
@@ -183,7 +184,8 @@ func TestANamedLedgerIsReadWhoeverRuns(t *testing.T) {
 	node.terminate()
 }
 
-// TestTheInstalledNodeIsFound without an environment, and not where the environment names another one.
+// TestTheInstalledNodeIsFound: commands find the installed node if the environment names none, and otherwise use the
+// node of the environment.
 func TestTheInstalledNodeIsFound(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -224,7 +226,7 @@ func TestALedgerIsNamedWithoutItsSecrets(t *testing.T) {
 	}
 }
 
-// TestAuditIsReadOnATerminal: what is found stands with what to do, within 80 columns.
+// TestAuditIsReadOnATerminal: each violation stands with what to do, within 80 columns.
 func TestAuditIsReadOnATerminal(t *testing.T) {
 	long := strings.Repeat("wrong numbers ", 20)
 	sound, broken := term.NewPage(screen{}), term.NewPage(screen{})
@@ -253,8 +255,8 @@ func TestAuditIsReadOnATerminal(t *testing.T) {
 	}
 }
 
-// TestANodeFindsByItselfThatItsBooksAreOff: the built binary audits, says so by
-// metric and log, and the operator's command names the same.
+// TestANodeFindsByItselfThatItsBooksAreOff: the built binary audits itself and reports violations by metric and log.
+// The operator's command names the same violations.
 func TestANodeFindsByItselfThatItsBooksAreOff(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
@@ -285,15 +287,15 @@ func TestANodeFindsByItselfThatItsBooksAreOff(t *testing.T) {
 	holds(t, c.does("audit"), "CORRECTED, newest first", "found by hand", "a gift")
 }
 
-// noNodeHere has a command look for the node of this machine where none listens, and then read its ledger. At the
-// default address a node of somebody else may answer.
+// noNodeHere makes a command look for the node of this machine where none listens, and then read its ledger. At the
+// default address somebody else's node may answer.
 const noNodeHere = "ROLLCALL_ADMIN_LISTEN=127.0.0.1:1"
 
-// spoilsTheBooks adds a credit to each account by a statement of its own.
+// spoilsTheBooks adds a credit to each account in the database, without an entry.
 func (c *cli) spoilsTheBooks() {
 	c.t.Helper()
 	path := filepath.Join(c.folder, "rollcall-data", "ledger.db")
-	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)") // the driver of package sqlstore
+	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)") // the driver that package sqlstore registers
 	if err == nil {
 		_, err = db.Exec(`UPDATE workspaces SET granted = granted + 1, available = available + 1`)
 		err = errors.Join(err, db.Close())
@@ -313,7 +315,7 @@ func report(t *testing.T, stdout string) string {
 	return ""
 }
 
-// correctsTheBooks sets right what was found about a workspace, as an operator would.
+// correctsTheBooks corrects the findings about a workspace, as an operator would.
 func (c *cli) correctsTheBooks(node *background, workspace string) {
 	c.t.Helper()
 	holds(c.t, c.fails(exitUsage, "audit", "correct", workspace), "--reason is missing")

@@ -22,7 +22,7 @@ import (
 
 const defectsShown = 10
 
-// addListFlags adds to a command the flags that say where a list has its addresses.
+// addListFlags adds the flags that say which column of a list has the addresses.
 func addListFlags(c *cobra.Command, o *list.Options) {
 	c.Flags().StringVar(&o.Column, "column", "", "the heading or number of the column with the addresses (default: found)")
 	c.Flags().StringVar(&o.Delimiter, "delimiter", "", "the character between columns, or tab (default: found)")
@@ -82,7 +82,7 @@ func newLint() *cobra.Command {
 
 type lintView struct {
 	File      string       `json:"file"`
-	Form      string       `json:"form,omitempty"`   // what it is, when it is not one column of CSV in UTF-8
+	Form      string       `json:"form,omitempty"`   // of the file, unless it is one column of CSV in UTF-8
 	Column    string       `json:"column,omitempty"` // of the addresses, with form
 	Addresses int64        `json:"addresses"`
 	Skipped   int64        `json:"skipped,omitempty"` // rows without an address, with form
@@ -101,7 +101,7 @@ type defectView struct {
 	LeftOut bool     `json:"left_out,omitempty"` // of the clean copy
 }
 
-// failsWith is an error when there are rows with a defect and no clean copy.
+// failsWith returns an error if rows have defects and no clean copy was asked for.
 func (v *lintView) failsWith() error {
 	n := v.refusedRows()
 	if n == 0 || v.Out != "" {
@@ -176,7 +176,7 @@ func (v *lintView) printTo(b *term.Page) {
 		where, what, isRow := strings.Cut(line, ": ")
 		code := term.Red
 		if i < len(v.Defects) && (v.Defects[i].Note || v.Out != "" && !v.Defects[i].LeftOut) {
-			code = term.Yellow // the service takes it, or it was corrected
+			code = term.Yellow // the service accepts the row, or it was corrected
 		}
 		if isRow {
 			what = ": " + what
@@ -210,7 +210,7 @@ func newData() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "data",
 		Short: "Show the lists behind the flags in results, and how old they are",
-		Long: "Show the lists that flags in results rest on: role, free, disposable, suggest and operator. They are " +
+		Long: "Show the lists from which flags in results come: role, free, disposable, suggest and operator. They are " +
 			"part of\nthis program, and no network is asked.",
 	}
 	lists := func([]string) ([]smtp.FlagList, error) { return smtp.FlagLists() }
@@ -226,7 +226,7 @@ func newData() *cobra.Command {
 	})
 }
 
-// openAny opens a file. For "-" it copies standard input to a temporary file.
+// openAny opens a file. For "-" it copies standard input to a temporary file first.
 func openAny(name string, stdin io.Reader) (*input, error) {
 	if name != "-" {
 		return openInput(name)
@@ -241,7 +241,7 @@ func openAny(name string, stdin io.Reader) (*input, error) {
 	return in, nil
 }
 
-// keepInput returns a nameless file that write has filled.
+// keepInput makes a temporary file, lets write fill it, and returns it as an input without a name.
 func keepInput(name string, write func(io.Writer) error) (*input, error) {
 	f, err := os.CreateTemp("", "rollcall-*")
 	if err != nil {
@@ -258,13 +258,13 @@ func keepInput(name string, write func(io.Writer) error) (*input, error) {
 	return in, nil
 }
 
-// openList detects the format of a file and the column of its addresses.
+// openList detects the format of a file and the column with the addresses.
 func (in *input) openList(o list.Options) (*list.List, error) {
 	return list.Open(in.name, in.File, in.size, o)
 }
 
-// makeSendable checks each row of a list as the service will, and returns what to send: the file itself when the
-// service accepts it, else one column of it. With mend it corrects rows, and leaves out those without a certain
+// makeSendable checks each row of a list as the service will, and returns what to send: the file itself if the
+// service accepts it, else one column of it. With mend it corrects rows, and leaves out rows without a certain
 // correction.
 func (in *input) makeSendable(l *list.List, mend bool, notice func(string)) (*input, error) {
 	if !l.Plain() {
@@ -289,7 +289,7 @@ func (in *input) refuseDefects(c list.Changes, mend bool, notice func(string)) e
 	found.addChanges(c, mend, "")
 	if n := found.refusedRows(); n > 0 && (!mend || c.Written() == 0) {
 		return fmt.Errorf("%s: %s; nothing was uploaded and nothing is charged\n%s\nCorrect the file, or add --fix to "+
-			"send what is right and what is certain", in.name, rowsText(n), strings.Join(found.firstLines(), "\n"))
+			"send only good rows and certain corrections", in.name, rowsText(n), strings.Join(found.firstLines(), "\n"))
 	}
 	for _, line := range found.firstLines() {
 		notice(in.name + ": " + line)

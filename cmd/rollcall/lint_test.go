@@ -14,7 +14,7 @@ import (
 	"rollcall/config/effort"
 )
 
-// TestLintTellsEachBadRow: ten of them to a person, all to a program, and a clean copy that is never the input.
+// TestLintTellsEachBadRow: text output shows ten bad rows, JSON all, and a clean copy never replaces the input.
 func TestLintTellsEachBadRow(t *testing.T) {
 	t.Parallel()
 	d, name := console{t: t, toFile: true}, filepath.Join(t.TempDir(), "list.csv")
@@ -34,7 +34,7 @@ func TestLintTellsEachBadRow(t *testing.T) {
 	clean := strings.TrimSuffix(name, ".csv") + ".clean.csv"
 	effort.Has(t, effort.Must(d.said("lint", "--fix", name))(t), clean+" has 10 addresses: 9 corrected, 2 left out\n")
 	effort.Is(t, string(effort.Must(os.ReadFile(clean))(t)), "anna@a.test\n"+strings.Repeat("bert@b.test\n", 9))
-	for _, args := range [][]string{{}, {"--out", name, "--force"}} { // it is there already; it is the input
+	for _, args := range [][]string{{}, {"--out", name, "--force"}} { // the copy exists already; the copy is the input
 		d.refused("", append([]string{"lint", "--fix", name}, args...)...)
 	}
 	effort.Is(t, string(effort.Must(os.ReadFile(name))(t)), text, "the input")
@@ -48,7 +48,7 @@ func TestDataShowsEachList(t *testing.T) {
 	holds(t, (&console{t: t, toFile: true}).must("data"), "disposable", "CC0-1.0")
 }
 
-// TestWhoDoesTheWork: a service when one is named, this machine only when somebody says so or none is.
+// TestWhoDoesTheWork: a service if one is named, otherwise this machine; --local always chooses this machine.
 func TestWhoDoesTheWork(t *testing.T) {
 	t.Parallel()
 	const api = "http://127.0.0.1:8080"
@@ -72,7 +72,8 @@ func TestWhoDoesTheWork(t *testing.T) {
 	}
 }
 
-// TestAListIsVerifiedAndJoined: one that no API takes, from standard input, with its rows and the flags beside them.
+// TestAListIsVerifiedAndJoined: a list that no API accepts comes from standard input, and its rows get results and
+// flags beside them.
 func TestAListIsVerifiedAndJoined(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)

@@ -35,13 +35,13 @@ import (
 // loadWait bounds one verification under load.
 const loadWait = 10 * time.Minute
 
-// wideOpen is an allowance that stands in nobody's way. An address whose session
-// fails is asked again soon: with the default waits one such would take 5 min.
+// wideOpen is a throttle file without practical limits. An address whose session fails is asked again soon; the
+// default waits would take 5 min.
 //
 //go:embed testdata/wide_open.toml
 var wideOpen string
 
-// processorOf is the processor time of a process so far (Linux).
+// processorOf returns the processor time that a process has used so far (Linux).
 func processorOf(pid int) (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -59,14 +59,14 @@ func processorOf(pid int) (time.Duration, error) {
 	return time.Duration(ticks) * 10 * time.Millisecond, nil
 }
 
-// cleanFile makes a file of n addresses spread over domains that answer honestly
-// and at once; one in five does not exist.
+// cleanFile makes a file of n addresses, spread over domains that answer honestly and at once. One in five does not
+// exist.
 func cleanFile(n, domains int) []byte {
 	var b bytes.Buffer
 	b.WriteString("email\n")
 	for i := range n {
 		name := "anna"
-		if (i+i/domains)%5 == 4 { // not all of them at the same domains
+		if (i+i/domains)%5 == 4 { // not always at the same domains
 			name = "ghost"
 		}
 		fmt.Fprintf(&b, "%s.m%s@d%d-clean.test\n", name, letters(i/domains), i%domains)
@@ -74,8 +74,7 @@ func cleanFile(n, domains int) []byte {
 	return b.Bytes()
 }
 
-// letters spells a number in letters. A mailbox with such a name exists at a clean receiver
-// of the lab.
+// letters spells a number in letters. A mailbox with such a name exists at a clean receiver of the lab.
 func letters(n int) string {
 	var out []byte
 	for ; n > 0 || len(out) == 0; n /= 26 {
@@ -93,7 +92,7 @@ func handIn(ctx context.Context, c *client.API, name string, file []byte) (strin
 	return made.ID, c.Upload(ctx, made.Upload.URL, bytes.NewReader(file), int64(len(file)), func(int64) {})
 }
 
-// mustHandIn is handIn where nothing may fail.
+// mustHandIn is handIn, but ends the test on an error.
 func mustHandIn(ctx context.Context, t testing.TB, c *client.API, file []byte) string {
 	t.Helper()
 	return effort.Must(handIn(ctx, c, "list.csv", file))(t)
@@ -106,7 +105,7 @@ func quickLab() smtplab.Options {
 	return o
 }
 
-// resetMemoryMost makes the present memory the peak, and gives it (Linux).
+// resetMemoryMost sets the peak memory of a process to its present memory, and returns that (Linux).
 func resetMemoryMost(pid int) (int64, error) {
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0); err != nil {
 		return 0, err
@@ -114,23 +113,23 @@ func resetMemoryMost(pid int) (int64, error) {
 	return memoryMost(pid)
 }
 
-// How much memory a node takes while one and ten clients download a final file,
-// and while ten that have stopped reading are connected:
+// These tests measure a node's memory while one or ten clients download a final file, and while ten connected clients
+// have stopped reading:
 //
 //	go test ./cmd/rollcall -run TestLoadDownloads -long -v
 
 const (
 	downloadClients = 10
-	// stoppedAfter is what a client reads before it stops: less than any buffer on
-	// the way could hide, more than the first part of a file.
+	// stoppedAfter is how much a client reads before it stops: more than the first part of a file, and more than
+	// buffers on the way can hold.
 	stoppedAfter = 4 << 20
 	// downloadGrowthMax bounds what ten downloads may add to the node's memory. With a million rows they add some 40
-	// MB, most of it garbage; 330 MB more would show that each holds a third of its file.
+	// MB, mostly garbage. If each held a third of its file, they would add 330 MB.
 	downloadGrowthMax = 96 << 20
 )
 
 // settled writes a final verification into the ledger of a stopped node. The addresses of each settlement are spread
-// over the whole file, as if all receivers answered at their own pace.
+// over the whole file, as if each receiver answered at its own speed.
 func (r *rig) settled(total int64) uuid.UUID {
 	r.t.Helper()
 	url := "sqlite:" + filepath.Join(r.folder, "rollcall-data", "ledger.db")
@@ -151,7 +150,7 @@ func (r *rig) settled(total int64) uuid.UUID {
 	return v.ID
 }
 
-// checkedDownload reads a whole results file, and checks that each row is in its place.
+// checkedDownload reads a whole results file and checks the order of its rows.
 func checkedDownload(answer *http.Response, total int64) (n int64, err error) {
 	lines := bufio.NewReaderSize(answer.Body, 64<<10)
 	var want []byte
@@ -172,7 +171,7 @@ func checkedDownload(answer *http.Response, total int64) (n int64, err error) {
 	return n, nil
 }
 
-// downloads reads the results of one verification with some clients at once.
+// downloads reads the results of one verification with several clients at once.
 func (r *rig) downloads(id uuid.UUID, clients int, total int64) (bytes int64, took time.Duration) {
 	r.t.Helper()
 	var wait sync.WaitGroup
@@ -196,7 +195,7 @@ func (r *rig) downloads(id uuid.UUID, clients int, total int64) (bytes int64, to
 	return bytes, time.Since(began)
 }
 
-// stopped lets clients begin a download and stop reading. It runs meanwhile, and then closes the downloads.
+// stopped lets clients begin a download and stop reading. Then it runs meanwhile, and closes the downloads.
 func (r *rig) stopped(id uuid.UUID, clients int, meanwhile func()) {
 	r.t.Helper()
 	for range clients {
@@ -239,7 +238,7 @@ func TestLoadDownloads(t *testing.T) {
 	node.terminate()
 }
 
-// memoryWithin says how much memory the node took at most since it had before.
+// memoryWithin checks how much more memory than before the node took at its peak.
 func (r *rig) memoryWithin(pid int, before int64, what string) {
 	r.t.Helper()
 	most := effort.Must(memoryMost(pid))(r.t)
@@ -249,8 +248,8 @@ func (r *rig) memoryWithin(pid int, before int64, what string) {
 	}
 }
 
-// These are the figures of docs/developers/measured.md about speed: a built binary as the node, the lab and a client in
-// the test's process. -binaries measures several binaries in turn on the same lists, -rounds all of them again.
+// TestSpeed measures the speeds in docs/developers/measured.md. The node is a built binary; the lab and a client run
+// in the test's process. -binaries measures several binaries in turn on the same lists; -rounds repeats that.
 //
 //	go test ./cmd/rollcall -run '^TestSpeed$/^Z' -long -v -timeout 60m -rounds 3 -binaries /tmp/before,/tmp/after
 
@@ -259,10 +258,10 @@ var (
 	rounds   = flag.Int("rounds", 1, "how often TestSpeed measures each binary")
 )
 
-// underTest is the binaries that are measured, "" for the one of this tree.
+// underTest returns the binaries to measure; "" is the binary of this tree.
 func underTest() []string { return strings.Split(*binaries, ",") }
 
-// named is a binary in a table.
+// named returns the name of a binary in a table.
 func named(path string) string {
 	if path == "" {
 		return "this tree"
@@ -270,7 +269,7 @@ func named(path string) string {
 	return filepath.Base(path)
 }
 
-// speedWork is one list and what the node may do with it.
+// speedWork is one list, and the limits of the node that works on it.
 type speedWork struct {
 	name               string
 	addresses, domains int
@@ -307,7 +306,7 @@ func (w speedWork) String() string {
 	return w.name + " " + words + " " + rcpts
 }
 
-// settings allow 64 connections, and nothing else limits them.
+// settings returns settings with 64 connections and no other limits.
 func (w speedWork) settings() string {
 	change := []string{"connections = 4", "connections = 64", "rcpts_per_transaction = 100",
 		fmt.Sprintf("pipelining = %v", w.pipelining)}
@@ -317,12 +316,12 @@ func (w speedWork) settings() string {
 	return strings.NewReplacer(change...).Replace(wideOpen)
 }
 
-// file has addresses over domains as often as Zipf's law says; 22 in 100 of them don't exist.
+// file makes addresses that are spread over domains by Zipf's law; 22 in 100 don't exist.
 func (w speedWork) file() []byte {
 	return []byte("email\n" + strings.Join(drawList(w.addresses, zipf(w.domains, "clean"), "ghost", 220), "\n") + "\n")
 }
 
-// zipf draws one of a number of domains of a personality, by Zipf's law.
+// zipf draws a domain of a personality by Zipf's law.
 func zipf(domains int, personality string) func(int, *rand.Rand) string {
 	until, sum := make([]float64, domains), 0.0
 	for i := range until {
@@ -334,14 +333,14 @@ func zipf(domains int, personality string) func(int, *rand.Rand) string {
 	}
 }
 
-// speed is what one run took.
+// speed is the measurement of one run.
 type speed struct {
-	engine    time.Duration // from the creation to the end, as the node's log has them
+	engine    time.Duration // from the creation to the end, by the node's log
 	processor time.Duration // of the node
-	objects   float64       // that the node allocated
+	objects   float64       // number of objects that the node allocated
 	memory    int64         // its peak, in bytes
-	held      float64       // the most acceptances that were not settled a second later
-	seen      time.Duration // how long after the end a client saw it
+	held      float64       // most accepted addresses that were not settled a second later
+	seen      time.Duration // time from the end until a client saw it
 	sheet     smtplab.Tally
 }
 
@@ -377,7 +376,7 @@ func (w speedWork) measure(t *testing.T, path string, file []byte) (s speed) {
 	o := quickLab()
 	o.Latency = w.turn
 	lab := startLab(t, o)
-	defer stopLab(t, lab) // each host of a lab is an open file, of which there are not enough for many labs
+	defer stopLab(t, lab) // each host of a lab takes an open file, so many labs would take too many
 	r := newRig(t, lab.DNSAddr(), lab.SMTPPort(), w.settings())
 	r.binary = path
 	node := r.serves()
@@ -388,7 +387,7 @@ func (w speedWork) measure(t *testing.T, path string, file []byte) (s speed) {
 	c, pid := r.client(), node.command.Process.Pid
 	before := effort.Must(processorOf(pid))(t)
 	const objects = "go_memstats_mallocs_total"
-	first, second := r.metric(objects), r.metric(objects) // a look takes some too
+	first, second := r.metric(objects), r.metric(objects) // reading the metric allocates objects too
 	id := effort.Must(handIn(ctx, c, "speed.csv", file))(t)
 	seen := make(chan time.Time, 1)
 	go func() { seen <- seeTheEnd(ctx, c, id) }()
@@ -406,7 +405,7 @@ func (w speedWork) measure(t *testing.T, path string, file []byte) (s speed) {
 	return s
 }
 
-// seeTheEnd polls a verification at the service's Retry-After, and returns when it saw the end.
+// seeTheEnd polls a verification at the service's Retry-After, and returns the time when it saw the end.
 func seeTheEnd(ctx context.Context, c *client.API, id string) time.Time {
 	for {
 		d, wait, err := c.Detail(ctx, id)
@@ -418,8 +417,8 @@ func seeTheEnd(ctx context.Context, c *client.API, id string) time.Time {
 
 var validOutcomes = regexp.MustCompile(`(?m)^rollcall_outcomes_total\{outcome="valid".*\} (\S+)$`)
 
-// mostHeld waits for the end of a run, and gives the most addresses that the lab had accepted a second before without
-// their being settled, and how often it looked.
+// mostHeld waits for the end of a run. It returns the most addresses that, at one look, the lab had accepted a second
+// before and that were not settled, and the number of looks.
 func (r *rig) mostHeld(ctx context.Context, log *nodeLog, lab *smtplab.Lab) (most float64, looks int) {
 	r.t.Helper()
 	const every, until = 250 * time.Millisecond, 4 // looks in a second

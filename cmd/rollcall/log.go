@@ -25,8 +25,8 @@ func newLog(e environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "log",
 		Short: "Show what operators changed: who, what, when, why",
-		Long: "Show what operators changed, oldest first: when, who, what it was, what it is now, and why. The author\n" +
-			"is as people named themselves (--author); anybody with the token may write any name.",
+		Long: "Show what operators changed, oldest first: when, who, the old value, the new one, and why. The author\n" +
+			"is the name that people gave (--author); anybody with the token may give any name.",
 		Example: "  rollcall log\n  rollcall log --since 24h --limit 0",
 	}
 	node := addAdminFlags(c, e)
@@ -38,14 +38,14 @@ func newLog(e environment) *cobra.Command {
 			return found, err
 		}
 		if *limit < 0 || *limit == 0 && since.IsZero() {
-			return found, term.UsageError("--limit must be 1 or more; 0 is for all since --since")
+			return found, term.UsageError("--limit must be 1 or more; only with --since it may be 0, for all")
 		}
 		found.Lines, err = readLog(c.Context(), to, since, *limit)
 		return found, err
 	}, printLog)
 }
 
-// parseSince reads a length of time before now, or a time; "" is the beginning.
+// parseSince reads a duration before now, or a time; "" is the beginning.
 func parseSince(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -61,7 +61,7 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 	return now.Add(-d), nil
 }
 
-// readLog returns the newest lines since a time, oldest first. most bounds their number; 0: no bound.
+// readLog returns the newest lines since a time, oldest first. most bounds their number; 0 means no bound.
 func readLog(ctx context.Context, to *client.Admin, since time.Time, most int) ([]admin.LogLine, error) {
 	lines, place := []admin.LogLine{}, (*admin.LogPlace)(nil)
 	for {

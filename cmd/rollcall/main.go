@@ -22,12 +22,12 @@ import (
 	"rollcall/config"
 )
 
-// The exit codes of the operators' contract.
+// The exit codes that operators can rely on.
 const (
 	exitDone    = 0
 	exitFailed  = 1
 	exitUsage   = 2
-	exitStopped = 130 // by Ctrl-C or SIGTERM, before the end
+	exitStopped = 130 // stopped by Ctrl-C or SIGTERM before the end
 )
 
 func main() {
@@ -35,7 +35,7 @@ func main() {
 	// The first signal asks the command to end; the next one ends the process at once.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	signal.Ignore(syscall.SIGPIPE) // a closed pipe is a failed write, which run reports
+	signal.Ignore(syscall.SIGPIPE) // so that writing to a closed pipe fails, which run reports
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -49,7 +49,7 @@ func run(signalled context.Context, args []string, stdout, stderr io.Writer) int
 	root.SetErr(stderr)
 	command, err := root.ExecuteContextC(ctx)
 	if failed := out.Failed(); failed != nil {
-		err = failed // the cause of whatever error the command returns
+		err = failed // the cause of the command's error
 	}
 	if err == nil {
 		return exitDone
@@ -116,7 +116,7 @@ func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddCommand(commands...)
 }
 
-// flagError is the error about a flag, with the one that may have been meant.
+// flagError is the error about a wrong flag; it names the flag that may have been meant.
 func flagError(c *cobra.Command, err error) error {
 	unknown := (*pflag.NotExistError)(nil)
 	if !errors.As(err, &unknown) {
@@ -138,7 +138,7 @@ func flagError(c *cobra.Command, err error) error {
 	return term.UsageError(err.Error())
 }
 
-// helpKnows makes the command help refuse unknown commands: without it help ignores the unknown words and succeeds.
+// helpKnows makes the command help refuse unknown commands. By default help ignores unknown words and succeeds.
 func helpKnows(root, help *cobra.Command) {
 	show := help.Run
 	help.Run = nil
@@ -156,7 +156,7 @@ func helpKnows(root, help *cobra.Command) {
 	}
 }
 
-// asGroup makes a command with subcommands refuse a call without one or with an unknown one.
+// asGroup makes a command with subcommands refuse a call without a subcommand or with an unknown one.
 func asGroup(group *cobra.Command) *cobra.Command {
 	group.Args = cobra.ArbitraryArgs
 	group.RunE = func(c *cobra.Command, args []string) error {
@@ -179,11 +179,11 @@ func asGroup(group *cobra.Command) *cobra.Command {
 	return group
 }
 
-// argumentsOf requires the arguments in the line of use of a command, such as "show KEY [NODE] --for DURATION": what is
-// in brackets or before a bar may be missing, and what ends with dots may be repeated.
+// argumentsOf requires the arguments in a command's line of use, such as "show KEY [NODE] --for DURATION". An
+// argument in brackets or before a bar may be missing; one that ends with dots may be repeated.
 func argumentsOf(use string) cobra.PositionalArgs {
 	words := strings.Fields(use)[1:]
-	var names []string // of those that may not be missing
+	var names []string // of required arguments
 	most := 0
 	for i, word := range words {
 		if strings.HasPrefix(word, "--") || word == "|" || i > 0 && strings.HasPrefix(words[i-1], "--") {
@@ -209,7 +209,8 @@ func argumentsOf(use string) cobra.PositionalArgs {
 	}
 }
 
-// checkArguments makes a command and those below it check their arguments by argumentsOf, unless they do so themselves.
+// checkArguments makes a command, and those below it, check their arguments by argumentsOf, unless they check them
+// already.
 func checkArguments(c *cobra.Command) {
 	if c.Args == nil {
 		c.Args = argumentsOf(c.Use)
@@ -219,10 +220,10 @@ func checkArguments(c *cobra.Command) {
 	}
 }
 
-// environment is the environment of the process, one NAME=value each.
+// environment is the environment of the process: texts of the form NAME=value.
 type environment []string
 
-// value returns the value of a name, the last one if it is set twice; "" if it is not set.
+// value returns the value of a name: the last one if it is set twice, "" if it is not set.
 func (e environment) value(name string) string {
 	found := ""
 	for _, line := range e {

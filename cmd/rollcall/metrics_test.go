@@ -37,18 +37,18 @@ import (
 type family struct {
 	name, kind, help string
 	labels           []string
-	values           map[string]map[string]bool // by label, those that were seen
+	values           map[string]map[string]bool // values seen, by label
 	series           int
 }
 
-// described is how the library writes a description.
+// described matches the library's description of a metric.
 var described = regexp.MustCompile(`^Desc\{fqName: ("[^"]*"), help: ("(?:[^"\\]|\\.)*"), (?:unit: "[^"]*", )?` +
 	`constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
 
-// ours reports whether a metric is one of this program, and not of Go or of the process.
+// ours reports whether a metric belongs to this program, and not to Go or the process.
 func ours(name string) bool { return strings.HasPrefix(name, "rollcall_") }
 
-// addFamilies adds what a registry has to all.
+// addFamilies adds the metrics of a registry to all.
 func addFamilies(t *testing.T, all map[string]*family, r *prometheus.Registry) {
 	t.Helper()
 	descs := make(chan *prometheus.Desc)
@@ -99,8 +99,8 @@ func (f *family) add(g *dto.MetricFamily) {
 	}
 }
 
-// allMetrics are the metrics of a node that worked on a file of the lab, and those that
-// only a node of a cluster has. They are found once for all tests.
+// allMetrics holds the metrics of a node that worked on a file of the lab, and those that only a node of a cluster
+// has. They are collected once for all tests.
 var allMetrics struct {
 	once     sync.Once
 	families map[string]*family
@@ -132,7 +132,7 @@ func metricsOf(t *testing.T) map[string]*family {
 	return allMetrics.families
 }
 
-// unit is what a metric counts in.
+// unit returns the unit in which a metric counts.
 func (f *family) unit() string {
 	switch {
 	case strings.HasSuffix(f.name, "_timestamp_seconds"):
@@ -165,7 +165,7 @@ func TestMetricsAreNamedAsPrometheusWants(t *testing.T) {
 	}
 }
 
-// labelsKnown are the labels there may be, and how many values each may have.
+// labelsKnown are the labels that may exist, and how many values each may have.
 var labelsKnown = map[string]int{
 	"cause": 9, "class": 5, "check": 12, "direction": 2, "end": 3, "kind": 2, "limit": 11, "listener": 3, "outcome": 5,
 	"reason":   40,
@@ -189,7 +189,7 @@ func TestMetricsAreBounded(t *testing.T) {
 		for _, l := range f.labels {
 			most, known := labelsKnown[l]
 			if !known {
-				t.Errorf("%s: label %q is not among those that are known to be bounded", f.name, l)
+				t.Errorf("%s: label %q is not in labelsKnown", f.name, l)
 			}
 			if n := len(f.values[l]); n > most {
 				t.Errorf("%s: label %s has %d values, at most %d are wanted", f.name, l, n, most)
@@ -203,7 +203,7 @@ func TestMetricsAreBounded(t *testing.T) {
 	}
 }
 
-// String is a metric and its labels as people write them.
+// String is a metric with its labels, as people write them.
 func (f *family) String() string {
 	if len(f.labels) == 0 {
 		return f.name
@@ -213,7 +213,7 @@ func (f *family) String() string {
 
 var updateMetrics = flag.Bool("update-metrics", false, "write docs/operators/metrics.md anew")
 
-// areas are the chapters of the document, by how names begin; the first that fits.
+// areas are the chapters of the document. A metric belongs to the first chapter whose prefix it has.
 var areas = []struct {
 	title    string
 	prefixes []string
@@ -275,7 +275,7 @@ func writeMetrics(t *testing.T) string {
 	return b.String()
 }
 
-// What promtool can't know of an expression: whether a node has its metrics and labels.
+// promtool can't know whether a node has the metrics and labels of an expression; these functions check that.
 
 var (
 	promMention  = regexp.MustCompile(`\b(rollcall_[a-z_]+)(?:\{([^}]*)\})?`)
@@ -284,7 +284,7 @@ var (
 	promLabel    = regexp.MustCompile(`\w+`)
 )
 
-// groupedBy are the labels in by, without, on, ignoring and group_left.
+// groupedBy returns the labels after by, without, on, ignoring and group_left.
 func groupedBy(expr string) (labels []string) {
 	for _, m := range promGrouping.FindAllStringSubmatch(expr, -1) {
 		labels = append(labels, promLabel.FindAllString(m[1], -1)...)
@@ -295,7 +295,7 @@ func groupedBy(expr string) (labels []string) {
 // fromScraping are the labels that Prometheus itself adds.
 var fromScraping = []string{"job", "instance"}
 
-// checkExpr returns what an expression asks for that no node has.
+// checkExpr returns the metrics and labels of an expression that no node has.
 func checkExpr(all map[string]*family, expr string) (faults []string) {
 	labels := slices.Clone(fromScraping)
 	for _, m := range promMention.FindAllStringSubmatch(expr, -1) {
@@ -322,7 +322,7 @@ func checkExpr(all map[string]*family, expr string) (faults []string) {
 	return faults
 }
 
-// familyOf finds the metric that a series belongs to, and the labels of the series.
+// familyOf returns the metric to which a series belongs, and the labels of the series.
 func familyOf(all map[string]*family, series string) (*family, []string) {
 	if f := all[series]; f != nil {
 		return f, slices.Clone(f.labels)
@@ -339,7 +339,7 @@ func familyOf(all map[string]*family, series string) (*family, []string) {
 	return nil, nil
 }
 
-// closed are labels whose values are all there before anything happens.
+// closed are labels of which all values exist before anything happens.
 var closed = []string{"cause", "kind", "why"}
 
 // unreachable returns a fault for each value that a label of the metric never has.
@@ -372,7 +372,7 @@ func TestExpressionsAreChecked(t *testing.T) {
 	}
 }
 
-// otlp is a collector of spans that keeps what it gets.
+// otlp is a collector that keeps the spans that it gets.
 type otlp struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -414,8 +414,8 @@ func about(s *trace.Span, key spans.Key) *common.AnyValue {
 	return nil
 }
 
-// TestTracesTellWhatTookTimeAndNoAddress sends a file through a node that traces
-// everything, from create to download, and looks at every byte that the collector got.
+// TestTracesTellWhatTookTimeAndNoAddress sends a file through a node that traces everything, from create to download.
+// No byte that the collector gets belongs to an address.
 func TestTracesTellWhatTookTimeAndNoAddress(t *testing.T) {
 	t.Parallel()
 	o, folder := newOTLP(t), filepath.Join(t.TempDir(), "data")
@@ -426,7 +426,7 @@ func TestTracesTellWhatTookTimeAndNoAddress(t *testing.T) {
 	var file strings.Builder
 	var secret []string
 	for i, box := range []string{"zqanna", "zqgone-unknown", "zqbert", "zqcarl"} {
-		secret = append(secret, box) // fewer bytes would be in some number of a span by chance
+		secret = append(secret, box) // shorter texts could appear by chance in a number of a span
 		for j := range 5 {
 			local := fmt.Sprintf("%s.%d%d", box, i, j)
 			secret = append(secret, local)
@@ -452,7 +452,7 @@ func TestTracesTellWhatTookTimeAndNoAddress(t *testing.T) {
 	o.check(t, made.ID, addresses)
 }
 
-// check looks for each kind of span, what it tells, and what stands below it.
+// check looks for each kind of span, its attributes, and its child spans.
 func (o *otlp) check(t *testing.T, id string, addresses int64) {
 	t.Helper()
 	byName, byID, settled, asked := map[string]int{}, map[string]string{}, int64(0), int64(0)

@@ -9,5 +9,5 @@ func TestClusterOnSeparateNetworks(t *testing.T) {
 	t.Skip("skipped: no networks of their own for the nodes: only Linux has namespaces")
 }
 
-// memoryFolder is where files lie in memory: not known here.
+// memoryFolder returns "": the folder for files in memory is not known here.
 func memoryFolder() string { return "" }

@@ -34,40 +34,40 @@ import (
 
 // Places beside the nodes.
 const (
-	outside  = "outside" // where customers and operators are
+	outside  = "outside" // customers and operators are here
 	labHome  = "lab"
 	database = "db"
 )
 
-// netLimits are the allowance of every receiver. Small enough that a file is under
-// way for half a minute, and that a node which does not know of another breaks it.
+// netLimits are the limits of every receiver. They are so small that a file takes half a minute, and that a node
+// which does not know of another one exceeds them.
 var netLimits = smtplab.Tally{SessionsAtOnce: 3, SessionsIn1s: 20, RcptsIn1s: 12, RcptsPerSession: 60}
 
-// netSettings tell the nodes of netLimits.
+// netSettings configure the nodes with netLimits.
 //
 //go:embed testdata/net_limits.toml
 var netSettings string
 
 const (
 	netEvents   = 1_000_000        // more than a story makes
-	serveWithin = 60 * time.Second // from a start, or a heal, to the first answer
+	serveWithin = 60 * time.Second // from a start, or the end of a cut, to the first answer
 	netToken    = "token-of-every-node"
 )
 
 // netRig is a cluster of processes on separate networks, with its surroundings.
 type netRig struct {
-	*rig // of customers and operators: they reach any node that is well
+	*rig // for customers and operators; it reaches any healthy node
 	hub  *hub
-	// truth knows the right outcomes; nobody asks it anything else.
+	// truth knows the right outcomes. The nodes never ask it.
 	truth *smtplab.Lab
-	book  *pgx.Conn // into the ledger, past every cut
+	book  *pgx.Conn // connection to the ledger that no cut affects
 	nodes []*netNode
 
 	mu sync.Mutex
-	at int // of the node that the last customer got; guarded by mu
+	at int // index of the node that got the last request; guarded by mu
 }
 
-// netNode is one node, through all of its lives.
+// netNode is one node through all its restarts.
 type netNode struct {
 	*cli
 	name  string
@@ -80,16 +80,16 @@ type netNode struct {
 	changed chan struct{} // closed at the next change of state; guarded by mu
 }
 
-// nodeState is what a node owes to customers.
+// nodeState says what a node must do for customers.
 type nodeState string
 
 const (
-	hurt       nodeState = "hurt"       // dead, stopped or cut off: nothing
+	hurt       nodeState = "hurt"       // dead, stopped or cut off: it need not answer
 	recovering nodeState = "recovering" // soon an answer
 	well       nodeState = "well"       // every answer
 )
 
-// newNetRig makes networks, database, lab and nodes, which do not run yet.
+// newNetRig makes networks, database, lab and nodes. The nodes do not run yet.
 func newNetRig(t *testing.T, names ...string) *netRig {
 	t.Helper()
 	needSpaces(t)
@@ -115,7 +115,7 @@ func newNetRig(t *testing.T, names ...string) *netRig {
 		n.log = filepath.Join(n.folder, "log")
 		r.writeToken(n.cli)
 		n.write("node.toml", netConfig(n, url, upload)+r.clusterConfig(n, listOf(`"%s:7946"`))+"\n"+netSettings)
-		r.mu.Lock() // the fronts run already
+		r.mu.Lock() // the fronts, which read the nodes, run already
 		r.nodes = append(r.nodes, n)
 		r.mu.Unlock()
 	}
@@ -124,7 +124,7 @@ func newNetRig(t *testing.T, names ...string) *netRig {
 	return r
 }
 
-// netConfig is what a node is told beside [cluster].
+// netConfig is a node's configuration without [cluster].
 func netConfig(n *netNode, url, uploads string) string {
 	return fmt.Sprintf(`
 [http]
@@ -151,7 +151,7 @@ allow_networks = [%[5]q]
 `, n.place.addr, uploads, url, labDNS, labNetwork, adminPort)
 }
 
-// clusterConfig is [cluster] of a node.
+// clusterConfig is a node's table [cluster].
 func (r *netRig) clusterConfig(n *netNode, join string) string {
 	return fmt.Sprintf(`
 [cluster]
@@ -178,14 +178,14 @@ func (r *netRig) makeKeys(names []string) {
 	}
 }
 
-// writeToken gives a folder the operator's token, which all nodes share here.
+// writeToken writes the operator's token, which all nodes share here, into a folder.
 func (r *netRig) writeToken(c *cli) {
 	r.t.Helper()
 	effort.OK(r.t, os.Mkdir(filepath.Join(c.folder, "rollcall-data"), 0o700))
 	c.write("rollcall-data/admin.token", netToken)
 }
 
-// startDatabase starts PostgreSQL, which nodes reach in a place of its own.
+// startDatabase starts PostgreSQL in a network of its own, from which nodes reach it.
 func (r *netRig) startDatabase(t *testing.T) (url string) {
 	t.Helper()
 	name, direct := newDatabase(t)
@@ -207,7 +207,7 @@ func (r *netRig) startDatabase(t *testing.T) (url string) {
 	return "postgres://rollcall@" + at + "/" + name + "?sslmode=disable"
 }
 
-// passOn joins a connection with one to an address of this machine; the end of either is the end of both.
+// passOn connects conn with an address of this machine. When either side ends, both end.
 func passOn(conn net.Conn, to string) {
 	defer conn.Close()
 	server, err := net.Dial("tcp", to)
@@ -221,7 +221,7 @@ func passOn(conn net.Conn, to string) {
 	_, _ = io.Copy(conn, server)
 }
 
-// migrate makes the tables, from the database's own place.
+// migrate makes the tables, from the database's network.
 func (r *netRig) migrate(url string) (code int, stdout, stderr string) {
 	c := r.command(r.t.Context(), "migrate")
 	c.Env = append(c.Env, "ROLLCALL_LEDGER_URL="+url)
@@ -231,7 +231,7 @@ func (r *netRig) migrate(url string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// startLab starts the lab in its place, every address of whose network is its own.
+// startLab starts the lab in its network; every address there belongs to it.
 func (r *netRig) startLab(t *testing.T) {
 	t.Helper()
 	home := r.hub.places[labHome]
@@ -242,11 +242,11 @@ func (r *netRig) startLab(t *testing.T) {
 	listened(t, c, home.start).waitFor("smtp_port")
 }
 
-// adminPort is where nodes listen for operators, of their own machine only.
+// adminPort is the port of a node's admin listener, which only its own machine reaches.
 const adminPort = 8081
 
-// front returns a URL of this machine for a port of the nodes, as behind a load balancer: healthy nodes get requests
-// in turn, and a request ends when its node is no longer healthy.
+// front returns a URL of this machine for a port of the nodes, like a load balancer. Healthy nodes get requests in
+// turn, and a request ends when its node is no longer healthy.
 func (r *netRig) front(t *testing.T, port int) string {
 	t.Helper()
 	aborts := func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }
@@ -279,7 +279,8 @@ func (r *netRig) front(t *testing.T, port int) string {
 	return server.URL
 }
 
-// anyNode returns the healthy nodes in turn; nil: there is none. The channel is closed when the node's state changes.
+// anyNode returns the healthy nodes in turn; nil if there is none. The channel is closed when the node's state
+// changes.
 func (r *netRig) anyNode() (*netNode, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -293,7 +294,7 @@ func (r *netRig) anyNode() (*netNode, <-chan struct{}) {
 	return nil, nil
 }
 
-// become changes the state. Open requests of customers to a node that was healthy end, as a load balancer ends them.
+// become changes the state. If the node was healthy, customers' open requests to it end, as at a load balancer.
 func (n *netNode) become(s nodeState) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -302,14 +303,14 @@ func (n *netNode) become(s nodeState) {
 	n.changed = make(chan struct{})
 }
 
-// look returns the state, and a channel that is closed when it changes.
+// look returns the state, and a channel that is closed when the state changes.
 func (n *netNode) look() (nodeState, <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.state, n.changed
 }
 
-// start begins a life of a node; it does not wait until it answers.
+// start starts a node, and does not wait until it answers.
 func (r *netRig) start(n *netNode) {
 	r.t.Helper()
 	log := effort.Must(os.OpenFile(n.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))(r.t)
@@ -320,7 +321,7 @@ func (r *netRig) start(n *netNode) {
 	n.become(recovering)
 }
 
-// kill ends a node as a power cut of its process does.
+// kill ends a node at once, as a power cut would.
 func (r *netRig) kill(n *netNode) {
 	r.t.Helper()
 	n.become(hurt)
@@ -334,8 +335,8 @@ func (r *netRig) stop(n *netNode) {
 	n.life.terminate()
 }
 
-// awaitWell waits until nodes answer customers, all of them if none is named. A node that ends because a busy machine's
-// ledger didn't answer in time is started again, as a supervisor does.
+// awaitWell waits until these nodes answer customers, or all nodes if none is named. A node that ends because a busy
+// machine's ledger didn't answer in time is started again, as a supervisor would.
 func (r *netRig) awaitWell(nodes ...*netNode) {
 	r.t.Helper()
 	if len(nodes) == 0 {
@@ -360,7 +361,7 @@ func (r *netRig) awaitWell(nodes ...*netNode) {
 	}
 }
 
-// lastWords is the end of its log.
+// lastWords returns the end of the node's log.
 func (n *netNode) lastWords() string {
 	text, err := os.ReadFile(n.log)
 	if err != nil {
@@ -380,14 +381,14 @@ func (n *netNode) answers() bool {
 	return answer.StatusCode == http.StatusOK
 }
 
-// sheet reads the lab's sheet, past every cut: the way outside is never cut.
+// sheet reads the lab's sheet. No cut affects this, because the way outside is never cut.
 func (r *netRig) sheet() (s smtplab.Sheet) {
 	r.t.Helper()
 	r.fromLab("/sheet", func(d *json.Decoder) error { return d.Decode(&s) })
 	return s
 }
 
-// events reads the lab's log of events behind the first n.
+// events reads the lab's log of events after the first n.
 func (r *netRig) events(n int) (all []smtplab.Event) {
 	r.t.Helper()
 	r.fromLab(fmt.Sprintf("/events?after=%d", n), func(d *json.Decoder) error {
@@ -414,16 +415,16 @@ func (r *netRig) fromLab(path string, read func(*json.Decoder) error) {
 	effort.OK(r.t, err, "the lab's", path)
 }
 
-// Networks of these tests are network namespaces without a name: they live as long as somebody holds them, so that
-// nothing is left of them when the test ends in any way, and no address of the machine is touched.
+// Networks of these tests are network namespaces without a name. They live only as long as somebody holds them, so
+// nothing is left of them however the test ends, and they touch no address of the machine.
 
-// forwardFile lets a namespace pass packets on: that of the thread which writes.
+// forwardFile makes a namespace forward packets: the namespace of the thread that writes to it.
 const forwardFile = "/proc/sys/net/ipv4/ip_forward"
 
 // space is a network namespace.
 type space struct {
 	name  string
-	using sync.RWMutex // an HTTP client may still dial when the test ends, and then the file is closed
+	using sync.RWMutex // an HTTP client may still dial when the test ends and closes the file
 	file  *os.File
 }
 
@@ -448,7 +449,7 @@ func newSpace(t *testing.T, name string) *space {
 	return s
 }
 
-// onThread runs f on a thread of its own, which ends with it: its namespace may be anything then.
+// onThread runs f on a thread of its own. The thread ends with f, because its namespace may have changed.
 func onThread(f func() error) error {
 	done := make(chan error)
 	go func() {
@@ -458,7 +459,7 @@ func onThread(f func() error) error {
 	return <-done
 }
 
-// in runs f on a thread inside the namespace. What f opens stays there.
+// in runs f on a thread inside the namespace. Sockets that f opens stay there.
 func (s *space) in(f func() error) error {
 	return onThread(func() error {
 		if err := s.enter(); err != nil {
@@ -468,7 +469,7 @@ func (s *space) in(f func() error) error {
 	})
 }
 
-// enter moves the thread of the caller, who has locked it.
+// enter moves the caller's thread, which the caller has locked, into the namespace.
 func (s *space) enter() error {
 	s.using.RLock()
 	defer s.using.RUnlock()
@@ -518,8 +519,8 @@ func (s *space) listen(address string) (l net.Listener, err error) {
 	return l, err
 }
 
-// start is the starter of programs inside the namespace, which die with the test binary. The thread that starts one
-// stays for its whole life: the thread's end is the signal of Pdeathsig (prctl(2)).
+// start is the starter of programs inside the namespace. They die with the test binary. The thread that starts a
+// program lives as long as the program, because Pdeathsig is sent when that thread ends (prctl(2)).
 func (s *space) start(command *exec.Cmd, until <-chan struct{}) error {
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	command.WaitDelay = time.Second
@@ -537,7 +538,7 @@ func (s *space) start(command *exec.Cmd, until <-chan struct{}) error {
 	return <-started
 }
 
-// needSpaces skips the test, with one line, where it may not make networks.
+// needSpaces skips the test if it may not make networks.
 func needSpaces(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("ip"); err != nil {
@@ -552,7 +553,7 @@ func needSpaces(t *testing.T) {
 	}
 }
 
-// rulesWork tries what cuts are made of, in a namespace that is thrown away.
+// rulesWork tries the rules of cuts in a namespace that is then thrown away.
 func rulesWork() error {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return err
@@ -569,10 +570,10 @@ func rulesWork() error {
 	return nil
 }
 
-// memoryLeast is the space that these tests want of a folder in memory.
+// memoryLeast is how much free space these tests need in a folder in memory.
 const memoryLeast = 4 << 30
 
-// memoryFolder is where files lie in memory and programs may run; "" where there is none with room.
+// memoryFolder returns a folder for files in memory from which programs may run, or "" if none has enough space.
 func memoryFolder() string {
 	const folder = "/dev/shm"
 	var s unix.Statfs_t
@@ -583,8 +584,8 @@ func memoryFolder() string {
 	return folder
 }
 
-// The hub is a router with a wire to each place. A cut is a set of its rules
-// that swallow packets without a word, as a broken switch does.
+// The hub is a router with a wire to each place. A cut is a set of router rules that drop packets without an answer,
+// as a broken switch does.
 
 // Ports and networks of the places.
 const (
@@ -602,7 +603,7 @@ type hub struct {
 	places map[string]*place
 
 	mu    sync.Mutex
-	rules []string // of the cuts that stand; guarded by mu
+	rules []string // of the present cuts; guarded by mu
 }
 
 // place is a namespace with one wire to the hub.
@@ -627,7 +628,7 @@ func newHub(t *testing.T, names ...string) *hub {
 	return h
 }
 
-// cut swallows whatever goes between a place and some others.
+// cut drops all packets between a place and some others.
 func (h *hub) cut(name string, others ...string) {
 	h.t.Helper()
 	var rules, add []string

@@ -29,10 +29,11 @@ import (
 	"rollcall/smtp/smtplab"
 )
 
-// TestClusterOnSeparateNetworks: three processes, each in a network namespace, with PostgreSQL and the lab in others.
-// One is cut off from the ledger and the others while it works, and another is killed; the third takes their work
-// over; the cut heals, and the killed node joins again. Customers see nothing: every outcome comes once, no limit of a
-// receiver is exceeded as the lab counts, nothing is asked after it was settled, and nodes that are well answer.
+// TestClusterOnSeparateNetworks: three processes, each in a network namespace; PostgreSQL and the lab are in others.
+// One process is cut off from the ledger and the other nodes while it works, another is killed, and the third takes
+// their work over. Then the cut ends and the killed node joins again. Customers notice nothing: every outcome comes
+// once, healthy nodes answer, no receiver's limit is exceeded by the lab's count, and no address is asked after it
+// was settled.
 func TestClusterOnSeparateNetworks(t *testing.T) {
 	effort.Children(t)
 	t.Parallel()
@@ -80,14 +81,15 @@ func TestClusterOnSeparateNetworks(t *testing.T) {
 const (
 	storyFiles     = 3         // verifications at once, so that every node can have one
 	storyCredits   = 1_000_000 // more than the story takes
-	storyReceivers = 10        // that answer plainly; every file has addresses at each
-	storyEach      = 40        // addresses of a file at each of them
+	storyReceivers = 10        // that answer plainly; every file has addresses at each of them
+	storyEach      = 40        // addresses of a file at each receiver
 	storyWithin    = 4 * time.Minute
 
-	// takeoverSeen is how often the ledger is asked who has a lease.
+	// takeoverSeen is how often the test reads from the ledger who has a lease.
 	takeoverSeen = 50 * time.Millisecond
 
-	// Each node's API is asked each pollEvery. It must answer within pollWithin, which is shorter than our client waits.
+	// Each node's API is asked every pollEvery. It must answer within pollWithin, which is less than our client
+	// waits.
 	pollEvery  = 250 * time.Millisecond
 	pollWithin = 20 * time.Second
 
@@ -95,7 +97,7 @@ const (
 	logTail = 25
 )
 
-// stage is a story that goes on.
+// stage is the state of a running story.
 type stage struct {
 	*netRig
 	ctx       context.Context
@@ -103,13 +105,13 @@ type stage struct {
 	customers []*customer
 	kills     []time.Time
 	before    smtplab.Sheet
-	events    int // of the lab, before the story
+	events    int // number of the lab's events before the story
 	polls     *polls
 	said      []string // figures
 }
 
-// storySample makes the addresses of a file, which no other file has: some at each plain
-// receiver, a quarter of them unknown there, and some elsewhere.
+// storySample makes the addresses of one file; no other file has them. Some are at each plain receiver, where a
+// quarter don't exist, and some elsewhere.
 func storySample(file int) (sample []string) {
 	mark := string([]byte{'a' + byte(file)})
 	for i := range storyEach {
@@ -138,7 +140,7 @@ func (st *stage) settled() (n int64) {
 	return n
 }
 
-// reach waits until a part of the addresses is settled.
+// reach waits until this part of the addresses is settled.
 func (st *stage) reach(part float64) {
 	st.t.Helper()
 	for float64(st.settled()) < part*float64(storyFiles*len(st.samples[0])) {
@@ -157,12 +159,12 @@ func (st *stage) pause(d time.Duration) {
 	}
 }
 
-// say adds a figure to what the story prints.
+// say adds a line to the figures that the story prints.
 func (st *stage) say(format string, args ...any) {
 	st.said = append(st.said, fmt.Sprintf(format, args...))
 }
 
-// ids are the verifications of the story that are known by now.
+// ids returns the verifications of the story that are known by now.
 func (st *stage) ids() (all []uuid.UUID) {
 	for _, c := range st.customers {
 		c.mu.Lock()
@@ -175,14 +177,14 @@ func (st *stage) ids() (all []uuid.UUID) {
 	return all
 }
 
-// lease is who works on a verification.
+// lease says who works on a verification.
 type lease struct {
 	node  uuid.UUID // nil: nobody
 	epoch int64
 	done  bool
 }
 
-// leases reads them past every cut.
+// leases reads all leases over a connection that no cut affects.
 func (st *stage) leases() map[uuid.UUID]lease {
 	st.t.Helper()
 	rows := effort.Must(st.book.Query(st.ctx, "SELECT id, lease_node, epoch, completed > 0 FROM verifications"))(st.t)
@@ -215,7 +217,7 @@ func (st *stage) holding(n *netNode) map[uuid.UUID]lease {
 	return held
 }
 
-// awaitTakeover waits until what a lost node had is in other hands, or done.
+// awaitTakeover waits until the verifications of a lost node have other owners or are finished.
 func (st *stage) awaitTakeover(n *netNode, had map[uuid.UUID]lease) {
 	st.t.Helper()
 	files, began := len(had), time.Now()
@@ -231,7 +233,7 @@ func (st *stage) awaitTakeover(n *netNode, had map[uuid.UUID]lease) {
 	st.say("%d files of %s taken over after %v", files, n.name, time.Since(began).Round(100*time.Millisecond))
 }
 
-// die kills a node and waits until its work has been taken over.
+// die kills a node and waits until other nodes have taken its work over.
 func (st *stage) die(n *netNode) {
 	st.t.Helper()
 	had := st.holding(n)
@@ -240,7 +242,7 @@ func (st *stage) die(n *netNode) {
 	st.awaitTakeover(n, had)
 }
 
-// busiest returns the node with the most verifications of the story, and the next.
+// busiest returns the node with the most verifications of the story, and the one with the next most.
 func (st *stage) busiest() (most, next *netNode) {
 	st.t.Helper()
 	held := map[*netNode]int{}
@@ -251,7 +253,7 @@ func (st *stage) busiest() (most, next *netNode) {
 	return nodes[0], nodes[1]
 }
 
-// cutOff cuts a node off from the ledger and the other nodes. It goes on to ask receivers, and owes customers nothing.
+// cutOff cuts a node off from the ledger and the other nodes. It still asks receivers, but need not answer customers.
 func (st *stage) cutOff(n *netNode) {
 	st.t.Helper()
 	others := []string{database}
@@ -264,7 +266,7 @@ func (st *stage) cutOff(n *netNode) {
 	st.hub.cut(n.name, others...)
 }
 
-// heal ends the cut and waits until every node is well.
+// heal ends the cut and waits until every node is healthy.
 func (st *stage) heal() {
 	st.t.Helper()
 	st.hub.heal()
@@ -276,7 +278,7 @@ func (st *stage) heal() {
 	st.awaitWell()
 }
 
-// showLogs prints what the nodes said last.
+// showLogs prints the last lines of the nodes' logs.
 func (st *stage) showLogs(since time.Time) {
 	for _, n := range st.nodes {
 		text, err := os.ReadFile(n.log)
@@ -321,7 +323,7 @@ func (r *netRig) poll(ctx context.Context) *polls {
 	return p
 }
 
-// ask asks one node once. A node that is well before and after must have answered.
+// ask asks one node once. If the node is healthy before and after, it must have answered.
 func (p *polls) ask(ctx context.Context, c *client.API, n *netNode) {
 	state, changed := n.look()
 	if state != well {
@@ -394,7 +396,7 @@ func (st *stage) judge() {
 	st.judgePolls()
 }
 
-// judgeLimits wants no receiver's limit exceeded at any moment, as the lab counts.
+// judgeLimits checks that, by the lab's count, no receiver's limit was exceeded at any moment.
 func (st *stage) judgeLimits() {
 	st.t.Helper()
 	now, broken := st.sheet(), []string(nil)
@@ -409,7 +411,7 @@ func (st *stage) judgeLimits() {
 		now.Uncounted)
 }
 
-// judgeQuestions wants every address settled once, and none asked after that.
+// judgeQuestions checks that every address was settled once and not asked after that.
 func (st *stage) judgeQuestions() {
 	st.t.Helper()
 	events := st.netRig.events(st.events)
@@ -445,14 +447,14 @@ func (st *stage) judgeQuestions() {
 		"only %d probes were seen for %d addresses: is the referee blind?", probes, addresses)
 	if len(late) > 0 {
 		slices.Sort(late)
-		st.t.Errorf("%d probes after the outcome was settled, such as %s", len(late), late[0])
+		st.t.Errorf("%d probes came after the outcome was settled, such as %s", len(late), late[0])
 	}
 }
 
 // timeMillis shows the time of day of an event.
 const timeMillis = "15:04:05.000"
 
-// judgePolls wants an answer to every question to a node that was well.
+// judgePolls checks that healthy nodes answered every question.
 func (st *stage) judgePolls() {
 	st.t.Helper()
 	p := st.polls
@@ -460,12 +462,12 @@ func (st *stage) judgePolls() {
 	defer p.mu.Unlock()
 	st.say("API asked %d times, slowest answer %v", p.asked, p.slowest.Round(time.Millisecond))
 	if len(p.broken) > 0 {
-		st.t.Errorf("%d questions to nodes that were well got no answer, such as %s", len(p.broken), p.broken[0])
+		st.t.Errorf("healthy nodes did not answer %d questions, such as %s", len(p.broken), p.broken[0])
 	}
 	effort.Not(st.t, p.asked, 0, "no node was asked: is the poller blind?")
 }
 
-// cutReceiver is a receiver in a network namespace. It answers every command and notes it.
+// cutReceiver is a receiver in a network namespace. It answers every command and records it.
 type cutReceiver struct {
 	at    netip.AddrPort
 	lines chan string // of its session
@@ -522,10 +524,10 @@ func (d dialFrom) DialContext(ctx context.Context, network, address string) (net
 	return d.dial(ctx, network, address)
 }
 
-// TestACutEndsWhatIsUnderWay: a RCPT that a cut has swallowed is not sent again when the cut heals, if the system has
-// given up the connection by then. Its slot stays reserved although no more is heard of it. Beside it is a session
-// that may wait for longer: its RCPT comes then, so the cut was one, and healed. A session that had nothing under way
-// says its QUIT after the heal.
+// TestACutEndsWhatIsUnderWay: a cut swallows a RCPT. If the system gives up the connection before the cut ends, the
+// RCPT is not sent again; its slot stays reserved, because nobody knows the session's end. A second session may wait
+// longer: its RCPT arrives after the cut, which proves the cut and its end. A third session had sent nothing, and
+// says QUIT after the cut.
 func TestACutEndsWhatIsUnderWay(t *testing.T) {
 	effort.NotShort(t, "the system gives a connection up after seconds")
 	t.Parallel()
@@ -557,13 +559,13 @@ func TestACutEndsWhatIsUnderWay(t *testing.T) {
 	effort.FatalIf(t, err == nil || shortSession.Open(), "asked through a cut: %v", err)
 	t.Logf("given up: %v", err)
 	h.heal()
-	long.awaitLine(t, "RCPT TO:<late") // or its RSET, which goes first
+	long.awaitLine(t, "RCPT TO:<late") // or the RSET before it
 	effort.ErrIs(t, <-asked, nil, "what may wait")
 	idle.awaitLine(t, "QUIT")
 	<-idleSession.Gone()
 	select {
 	case <-shortSession.Gone():
-		t.Error("the place of a session whose end nobody knows is free")
+		t.Error("the slot of a session whose end nobody knows is free")
 	default:
 	}
 	for line := next(short.lines); line != ""; line = next(short.lines) {

@@ -23,21 +23,21 @@ import (
 	"rollcall/config/effort/nettest"
 )
 
-// apartLines make a root whose changes stay in $1, an empty folder. $2 is the only folder of this machine that is
-// written. The root has only the devices that every program needs. The other arguments are the command to run in it.
+// apartLines make a root whose changes go to $1, an empty folder; of this machine only the folder $2 can be written.
+// The root has only the devices that every program needs. The other arguments are the command to run in it.
 //
 //go:embed testdata/apart.sh
 var apartLines string
 
-// manager does what systemctl does in the document and in the package's scripts: it runs the ExecStart lines of the
-// installed units as they stand there, as their user and in their folder, waits until the node serves, and restarts it.
+// manager does what systemctl does in the document and in the package's scripts. It runs the ExecStart lines of the
+// installed units unchanged, as their user and in their folder, waits until the node serves, and restarts it.
 //
 //go:embed testdata/systemctl.sh
 var manager string
 
-// TestOneServer runs docs/start/one-server.md with the package of this tree, on a copy of this machine whose changes go
-// with it. User, folders, configuration, units, backup and the restart by an upgrade are real; a few shell lines stand
-// in for systemctl, since nothing is booted. Receivers can't be reached there.
+// TestOneServer runs docs/start/one-server.md with the package of this tree, on a copy of this machine whose changes
+// are thrown away. User, folders, configuration, units, backup and the restart by an upgrade are real. A few shell
+// lines replace systemctl, because the copy is not booted. Receivers can't be reached there.
 func TestOneServer(t *testing.T) {
 	if !effort.Long() {
 		t.Skip("builds a package: only with -long")
@@ -54,7 +54,7 @@ func TestOneServer(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	// The shell of a script looks for the program in its folder.
+	// A script's shell looks for the program in its folder.
 	effort.OK(t, os.Symlink("/usr/bin/rollcall", filepath.Join(folder, "rollcall")))
 	out := script{document: "start/one-server.md", folder: folder, standIns: map[string]string{"systemctl": manager},
 		names: map[string]string{"linux_amd64": "linux_" + runtime.GOARCH},
@@ -65,7 +65,7 @@ func TestOneServer(t *testing.T) {
 		"rc_", "/link/", "every invariant holds", "restarted, as rollcall\n")
 }
 
-// TestUnits: systemd takes the units as they are, but for where the binary is, and finds the node well confined.
+// TestUnits: systemd accepts the units, apart from the place of the binary, and rates the node as well confined.
 func TestUnits(t *testing.T) {
 	t.Parallel()
 	effort.Children(t)
@@ -96,8 +96,8 @@ func readCompose(t *testing.T) *types.Project {
 	return effort.Must(options.LoadProject(context.Background()))(t)
 }
 
-// TestComposeFile: the file is one of Compose, images are pinned, ports are published on this machine only, and each
-// node's settings are valid.
+// TestComposeFile: the file is valid for Compose, images are pinned, ports are published on this machine only, and
+// each node's settings are valid.
 func TestComposeFile(t *testing.T) {
 	t.Parallel()
 	for name, s := range readCompose(t).Services {
@@ -123,8 +123,8 @@ func environOf(s types.ServiceConfig) (environ []string) {
 	return environ
 }
 
-// TestComposeRuns starts what compose.yaml starts, as processes on a network of their own: database, migration, rights,
-// lab, nodes, the verification, and Prometheus. Grafana and the image are not here.
+// TestComposeRuns starts the services of compose.yaml as processes on a network of their own: database, migration,
+// rights, lab, nodes, the verification, and Prometheus. It leaves out Grafana and the image.
 func TestComposeRuns(t *testing.T) {
 	if !effort.Long() {
 		t.Skip("starts a database and three nodes: only with -long")
@@ -134,7 +134,7 @@ func TestComposeRuns(t *testing.T) {
 	examples := effort.Must(filepath.Abs(filepath.Join(HouseRoot, "examples")))(t)
 	rights := effort.Must(filepath.Abs(filepath.Join(HouseRoot, "deploy", "rights.sql")))(t)
 	here := strings.NewReplacer("@db:", "@127.0.0.1:", "/examples/", examples+"/", "/rights.sql", rights)
-	// lines runs a service's command with its environment; what is in quotes stays whole.
+	// lines runs a service's command with its environment. A part in quotes stays one argument.
 	lines := func(name string) string {
 		s := project.Services[name]
 		command := slices.Concat(s.Entrypoint, s.Command)
@@ -189,7 +189,7 @@ psql -q -h 127.0.0.1 -U postgres -f users.sql
 		strings.Count(said, ",valid,") < 10, "got\n%s", said)
 }
 
-// TestProxies runs a node behind Caddy and behind nginx with the files of deploy, and a file is verified through them
+// TestProxies runs a node behind Caddy and behind nginx with the files of deploy. A file is verified through them
 // over TLS: the API, the upload and the results.
 func TestProxies(t *testing.T) {
 	t.Parallel()

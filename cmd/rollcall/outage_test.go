@@ -24,13 +24,13 @@ import (
 	"rollcall/smtp/smtplab"
 )
 
-// paced is a receiver's allowance with which a small file takes some seconds.
+// paced limits a receiver so that a small file takes some seconds.
 //
 //go:embed testdata/paced.toml
 var paced string
 
-// faultLasts is how long a fault of a node's surroundings lasts: with -long a
-// minute, in which leases run out, otherwise long enough for every retry to begin.
+// faultLasts is how long a fault around a node lasts: with -long a minute, in which leases run out, otherwise long
+// enough for every retry to begin.
 func faultLasts() time.Duration {
 	if effort.Long() {
 		return time.Minute
@@ -41,23 +41,24 @@ func faultLasts() time.Duration {
 // faultWithin bounds a test with such a fault.
 func faultWithin() time.Duration { return faultLasts() + cliWait }
 
-// answerWithin bounds every answer while the ledger is away. The node needs ten seconds for a read, and ten more for a
-// commit that nobody confirms; clients give up after thirty, as ours does.
+// answerWithin bounds every answer while the ledger is away. The node needs ten seconds for a read, and ten more for
+// a commit that nobody confirms. Clients give up after thirty, as ours does.
 const answerWithin = 30 * time.Second
 
-// away is one way in which a database can be away that is a server.
+// away is one way in which a database server can be away.
 type away struct {
 	name string
 	fail func(p *postgres.Proxy)
 	heal func(p *postgres.Proxy)
 	ask  func(b *bystander, ctx context.Context) // while it is away
-	says string                                  // the node, when the work has felt it
+	says string                                  // by the node, once its work is affected
 	not  string                                  // what it must not say; "": nothing in particular
 	long bool                                    // takes long: only with -long
 }
 
-// awayOnServer are those ways. The last one costs no lease, however long it takes. One second a statement does: a new
-// connection needs three before its first, and a transaction that is silent for two is ended by the server.
+// awayOnServer lists these ways. The last one costs no lease, however long it lasts. A delay of one second a
+// statement costs leases: a new connection needs three statements before its first one, and the server ends a
+// transaction that is silent for two seconds.
 var awayOnServer = []away{
 	{"silent", (*postgres.Proxy).Hush, (*postgres.Proxy).Heal, (*bystander).nothing, "leases not renewed", "", false},
 	{"refused", func(p *postgres.Proxy) { p.Refuse(); p.Sever() }, (*postgres.Proxy).Heal, (*bystander).nothing,
@@ -68,8 +69,9 @@ var awayOnServer = []away{
 		"lease not renewed in time", true},
 }
 
-// TestTheDatabaseIsAwayAndTheWorkGoesOnAfterwards takes the database away from a node in the middle of a file, looks at
-// what every kind of request is answered, gives it back, and wants everything done without a restart.
+// TestTheDatabaseIsAwayAndTheWorkGoesOnAfterwards takes the database away from a node in the middle of a file, and
+// checks the answer to every kind of request. Then the database comes back, and all work must finish without a
+// restart.
 func TestTheDatabaseIsAwayAndTheWorkGoesOnAfterwards(t *testing.T) {
 	effort.Children(t)
 	t.Parallel()
@@ -97,7 +99,7 @@ func TestTheDatabaseIsAwayAndTheWorkGoesOnAfterwards(t *testing.T) {
 
 		other.served(ctx)
 		effort.OK(t, c.wait())
-		c.check(lab, sample, 1) // what was not settled when the lease was given up is asked again
+		c.check(lab, sample, 1) // addresses not settled when the lease ended are asked again
 		a := other.ask(ctx, http.MethodGet, r.admin+"/readyz", nil, "")
 		effort.ErrorIf(t, a.status != http.StatusOK, "/readyz after the fault: got %+v, want 200", a)
 		r.audit()
@@ -110,7 +112,7 @@ func TestTheDatabaseIsAwayAndTheWorkGoesOnAfterwards(t *testing.T) {
 	})
 }
 
-// atOnce runs all cases beside each other, however few processors there are: such tests do little but wait.
+// atOnce runs all cases beside each other, however few processors there are, because such tests mostly wait.
 func atOnce[C any](t *testing.T, cases []C, name func(C) string, run func(t *testing.T, c C)) {
 	t.Helper()
 	var running sync.WaitGroup
@@ -120,8 +122,8 @@ func atOnce[C any](t *testing.T, cases []C, name func(C) string, run func(t *tes
 	running.Wait()
 }
 
-// TestTheDatabaseIsAwayAtTheStartAndTheEnd starts a node without its database, then ends one that has lost it in the
-// middle of a file: both end by themselves within the operators' contract, and the next life finishes the file.
+// TestTheDatabaseIsAwayAtTheStartAndTheEnd starts a node without its database, then ends a node that has lost its
+// database in the middle of a file. Both end by themselves within 30 s, and a restarted node finishes the file.
 func TestTheDatabaseIsAwayAtTheStartAndTheEnd(t *testing.T) {
 	if !effort.Long() {
 		t.Skip("takes half a minute; run with -long")
@@ -152,11 +154,11 @@ func TestTheDatabaseIsAwayAtTheStartAndTheEnd(t *testing.T) {
 	})
 }
 
-// goroutinesMore is how many goroutines a node may have more after its work than
-// before: idle connections of the database, of clients and of receivers.
+// goroutinesMore is how many more goroutines a node may have after its work than before: those of idle connections to
+// the database, clients and receivers.
 const goroutinesMore = 100
 
-// pacedRig is a lab and a node's place, slow enough to see work under way, with more settings.
+// pacedRig makes a lab and a rig, slow enough to see work under way. settings are added to its configuration.
 func pacedRig(t *testing.T, settings string) (*smtplab.Lab, *rig) {
 	t.Helper()
 	o := smtplab.Defaults()
@@ -165,21 +167,21 @@ func pacedRig(t *testing.T, settings string) (*smtplab.Lab, *rig) {
 	return lab, newRig(t, lab.DNSAddr(), lab.SMTPPort(), settings+"\n"+paced)
 }
 
-// pacedSample is addresses of many kinds, but for the receivers that want more patience than [retry] of paced has.
+// pacedSample returns addresses of many kinds, without receivers that need more patience than paced's [retry] has.
 func pacedSample(n, domains int) []string {
 	return slices.DeleteFunc(smtplab.Sample(23, n, domains), func(address string) bool {
 		return strings.HasSuffix(address, "-postscreen.test")
 	})
 }
 
-// newDatabase makes a database on the server of this run.
+// newDatabase makes a database on this run's server.
 func newDatabase(t *testing.T) (name, url string) {
 	t.Helper()
 	name = "db" + strings.ReplaceAll(uuid.NewString(), "-", "")
 	return name, postgres.Shared(t).NewDatabase(t, name, "")
 }
 
-// pacedServerRig is pacedRig with a database of a server, behind a proxy.
+// pacedServerRig is pacedRig with a database server behind a proxy.
 func pacedServerRig(t *testing.T) (*smtplab.Lab, *rig, *postgres.Proxy) {
 	t.Helper()
 	database, direct := newDatabase(t)
@@ -190,7 +192,7 @@ func pacedServerRig(t *testing.T) (*smtplab.Lab, *rig, *postgres.Proxy) {
 	return lab, r, p
 }
 
-// sumOf adds up the series of a metric in a text of metrics, and reports whether there is one.
+// sumOf adds up the series of a metric in a text of metrics, and reports whether there is a series.
 func sumOf(text, name string) (sum float64, found bool) {
 	for line := range strings.Lines(text) {
 		series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -202,7 +204,7 @@ func sumOf(text, name string) (sum float64, found bool) {
 	return sum, found
 }
 
-// metric is the sum of a metric of the node.
+// metric returns the sum of a metric of the node.
 func (r *rig) metric(name string) float64 {
 	r.t.Helper()
 	sum, found := sumOf(get(r.t, r.admin+"/metrics"), name)
@@ -210,8 +212,8 @@ func (r *rig) metric(name string) float64 {
 	return sum
 }
 
-// goroutines is how many goroutines the node says it has, but for one for each living
-// receiver: they answer about themselves while these metrics are gathered.
+// goroutines returns how many goroutines the node reports, less one for each living receiver: those answer about
+// themselves while these metrics are collected.
 func (r *rig) goroutines() int {
 	r.t.Helper()
 	text := get(r.t, r.admin+"/metrics")
@@ -227,7 +229,7 @@ type nodeLog struct {
 
 	mu    sync.Mutex
 	lines map[logLine]int      // guarded by mu
-	at    map[string]time.Time // guarded by mu; when a message first came
+	at    map[string]time.Time // guarded by mu; first time of each message
 }
 
 // logLine is the level and message of a line of the log, by which lines are counted.
@@ -236,7 +238,7 @@ type logLine struct {
 	Message string `json:"msg"`
 }
 
-// listen reads the log from here on, to its end.
+// listen reads the log from now to its end.
 func (b *background) listen() *nodeLog {
 	l := &nodeLog{t: b.t, lines: map[logLine]int{}, at: map[string]time.Time{}}
 	b.t.Cleanup(func() {
@@ -251,7 +253,7 @@ func (b *background) listen() *nodeLog {
 				Time time.Time `json:"time"`
 			}
 			if json.Unmarshal([]byte(text), &line) != nil {
-				line.logLine = logLine{"ERROR", text} // no line of ours, such as a panic
+				line.logLine = logLine{"ERROR", text} // not a line of our log, such as a panic
 			}
 			l.mu.Lock()
 			l.lines[line.logLine]++
@@ -264,14 +266,14 @@ func (b *background) listen() *nodeLog {
 	return l
 }
 
-// first is when a message first came.
+// first returns when a message first came.
 func (l *nodeLog) first(message string) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.at[message]
 }
 
-// count is how many lines had a message.
+// count returns how many lines have a message.
 func (l *nodeLog) count(message string) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -289,10 +291,11 @@ func (l *nodeLog) wait(ctx context.Context, message string) {
 	await(ctx, l.t, fmt.Sprintf("the node says %q", message), func() bool { return l.count(message) > 0 })
 }
 
-// noiseMax is how often one message may come in a fault of a minute.
+// noiseMax bounds how often one message may come during a fault of a minute.
 const noiseMax = 60
 
-// quiet wants no line that asks for a person, and none too often, but for messages that are counted elsewhere.
+// quiet checks that no line is an error, and that no message comes too often. It ignores messages that are counted
+// elsewhere.
 func (l *nodeLog) quiet(counted ...string) {
 	l.t.Helper()
 	l.mu.Lock()
@@ -318,16 +321,16 @@ type bystander struct {
 	client   *client.API
 	rig      *rig
 	tenant   client.Tenant
-	identity uuid.UUID    // of a create that comes in the fault
+	identity uuid.UUID    // of a create during the fault
 	finished api.Creation // has results
 	doomed   api.Creation // to be cancelled
 	waiting  api.Creation // to be uploaded
 }
 
-// bystanderFile has an outcome for each address at once.
+// bystanderFile is a file whose addresses get their outcomes at once.
 const bystanderFile = "email\nghost1@by-clean.test\nghost2@by-clean.test\n"
 
-// bystander makes the other tenant; the node must run.
+// bystander makes the other tenant. The node must run.
 func (r *rig) bystander(ctx context.Context) *bystander {
 	r.t.Helper()
 	b := &bystander{t: r.t, rig: r, tenant: r.tenantOf("bystander", 100), identity: uuid.New()}
@@ -339,7 +342,7 @@ func (r *rig) bystander(ctx context.Context) *bystander {
 	return b
 }
 
-// upload sends the file and waits for its end.
+// upload sends the file and waits for the end of the verification.
 func (b *bystander) upload(ctx context.Context, v api.Creation) {
 	b.t.Helper()
 	size := int64(len(bystanderFile))
@@ -350,7 +353,7 @@ func (b *bystander) upload(ctx context.Context, v api.Creation) {
 	})
 }
 
-// answered is what a request was answered.
+// answered is the answer to a request.
 type answered struct {
 	status     int
 	retryAfter int // seconds; 0: none
@@ -358,7 +361,7 @@ type answered struct {
 	took       time.Duration
 }
 
-// ask sends one request without patience.
+// ask sends one request and does not repeat it.
 func (b *bystander) ask(ctx context.Context, method, url string, header http.Header, body string) answered {
 	b.t.Helper()
 	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
@@ -387,10 +390,10 @@ func (b *bystander) ask(ctx context.Context, method, url string, header http.Hea
 	return a
 }
 
-// byKey is the headers of a request to the API.
+// byKey returns the headers of a request to the API.
 func (b *bystander) byKey() http.Header { return http.Header{"X-Api-Key": {b.tenant.Key}} }
 
-// create asks for the same creation each time.
+// create repeats the same creation each time.
 func (b *bystander) create(ctx context.Context) answered {
 	b.t.Helper()
 	header := b.byKey()
@@ -404,7 +407,7 @@ func (b *bystander) cancel(ctx context.Context) answered {
 	return b.ask(ctx, http.MethodPost, b.rig.api+"/v1/verifications/"+b.doomed.ID+"/cancel", b.byKey(), "")
 }
 
-// put sends the whole file of the one that waits.
+// put sends the whole file of the verification that waits for its upload.
 func (b *bystander) put(ctx context.Context) answered {
 	b.t.Helper()
 	return b.ask(ctx, http.MethodPut, b.waiting.Upload.URL, nil, bystanderFile)
@@ -416,7 +419,7 @@ func (b *bystander) readPaths() []string {
 		"/v1/verifications/" + b.finished.ID + "/results"}
 }
 
-// reads wants every read answered.
+// reads checks that every read is answered.
 func (b *bystander) reads(ctx context.Context) {
 	b.t.Helper()
 	for _, path := range b.readPaths() {
@@ -425,7 +428,7 @@ func (b *bystander) reads(ctx context.Context) {
 	}
 }
 
-// refused wants every write answered with "later".
+// refused checks that every write is answered with "later".
 func (b *bystander) refused(ctx context.Context) {
 	b.t.Helper()
 	b.wantLater("create", b.create(ctx), api.ServiceUnavailable)
@@ -433,7 +436,7 @@ func (b *bystander) refused(ctx context.Context) {
 	b.wantLater("upload", b.put(ctx), api.StorageUnavailable)
 }
 
-// requests are all kinds of requests, and the code of their refusal.
+// requests returns all kinds of requests, and the code with which each is refused.
 func (b *bystander) requests() []request {
 	all := []request{{"create", b.create, api.ServiceUnavailable}, {"cancel", b.cancel, api.ServiceUnavailable},
 		{"upload", b.put, api.StorageUnavailable}, {"/readyz", b.ready, ""}}
@@ -451,13 +454,13 @@ type request struct {
 	code api.Code
 }
 
-// nothing wants every request answered with "later".
+// nothing checks that every request is answered with "later".
 func (b *bystander) nothing(ctx context.Context) { b.all(ctx, false) }
 
-// answeredInTime wants every request done or answered with "later".
+// answeredInTime checks that every request is either done or answered with "later".
 func (b *bystander) answeredInTime(ctx context.Context) { b.all(ctx, true) }
 
-// all sends all kinds of requests at once; done: some may be done.
+// all sends all kinds of requests at once. If done is set, some may succeed.
 func (b *bystander) all(ctx context.Context, done bool) {
 	b.t.Helper()
 	var asked sync.WaitGroup
@@ -478,7 +481,7 @@ func (b *bystander) ready(ctx context.Context) answered {
 	return b.ask(ctx, http.MethodGet, b.rig.admin+"/readyz", nil, "")
 }
 
-// wantLater wants a refusal that says when to come again; one without a code says nothing.
+// wantLater checks that a refusal says when to come again, and has this code if it has one.
 func (b *bystander) wantLater(what string, a answered, code api.Code) {
 	b.t.Helper()
 	effort.ErrorIf(b.t, a.status != http.StatusServiceUnavailable || a.code != code || code != "" &&
@@ -486,7 +489,8 @@ func (b *bystander) wantLater(what string, a answered, code api.Code) {
 		"%s: got %+v, want 503 %s with Retry-After 5 to 10 within %v", what, a, code, answerWithin)
 }
 
-// served wants the same writes done after the fault, by clients that repeat them, and every credit accounted for.
+// served checks that the same writes, repeated by clients, succeed after the fault, and that every credit is
+// accounted for.
 func (b *bystander) served(ctx context.Context) {
 	b.t.Helper()
 	made := effort.Must(b.client.Create(ctx, b.identity, int64(len(bystanderFile)), ""))(b.t)

@@ -14,7 +14,7 @@ import (
 	"rollcall/smtp"
 )
 
-// plainEvery is how often a line is written without a terminal while only the counters change, so that a log file of a
+// plainEvery is how often a line is written without a terminal while only the counters change. So a log file of a
 // day's run stays readable.
 const plainEvery = 10 * time.Second
 
@@ -93,7 +93,7 @@ func (v *progressView) progress(d api.Detail, counted client.Tally) {
 	v.tell(momentOf(d, counted))
 }
 
-// tellWait shows what receivers make the file wait, once until that changes.
+// tellWait shows, once for each text, what makes the file wait for receivers.
 func (v *progressView) tellWait(i *api.Issue) {
 	text := ""
 	if i != nil && i.Code == api.ReceiversWait {
@@ -112,8 +112,8 @@ type moment struct {
 	outcomes             string
 }
 
-// momentOf combines a status with a count of outcomes. A newer count says how many are settled; an older one is shown
-// with its own number.
+// momentOf combines a status with a count of outcomes. A newer count replaces the number of settled addresses; an
+// older one is shown with its own number.
 func momentOf(d api.Detail, counted client.Tally) moment {
 	m := moment{status: d.Status, settled: d.Progress.Completed + d.Progress.Errors, total: *d.Progress.Total,
 		outcomes: outcomeText(counted)}
@@ -126,7 +126,7 @@ func momentOf(d api.Detail, counted client.Tally) moment {
 	return m
 }
 
-// tell shows a moment: always on a terminal, elsewhere only when something changed.
+// tell shows a moment: always on a terminal, elsewhere only if something changed.
 func (v *progressView) tell(m moment) {
 	now := time.Now()
 	v.asking.Look(now, m.settled)
@@ -139,7 +139,7 @@ func (v *progressView) tell(m moment) {
 	}
 	if rate := v.asking.PerSecond(now, m.settled); rate > 0 {
 		text += fmt.Sprintf(", %.1f/s", rate)
-		if v.waits == "" { // otherwise that message says when the last is expected
+		if v.waits == "" { // otherwise the message about a wait has the expected end
 			text += term.LeftText(rate, m.total-m.done)
 		}
 	}
@@ -166,7 +166,7 @@ func outcomeText(counted client.Tally) string {
 	return strings.Join(parts, ", ")
 }
 
-// barWidth is the width of a bar, and barEvery the least time between two drawings, except for the last.
+// barWidth is the width of a bar. barEvery is the least time between two drawings; the last one may come sooner.
 const (
 	barWidth = 10
 	barEvery = 100 * time.Millisecond
@@ -246,8 +246,8 @@ func (v *progressView) closing(s verifySummary) error {
 		fmt.Fprintln(v.out, "It is not over: these are the results so far.")
 	}
 	if len(s.full) > 0 {
-		fmt.Fprintln(v.out, term.FoldedTo(fmt.Sprintf("%s: invalid where the receiver says that the mailbox is "+
-			"full for good, unknown and free where it was only full for now, each time we asked; here %s.", fullReason,
+		fmt.Fprintln(v.out, term.FoldedTo(fmt.Sprintf("%s: invalid if the receiver says that the mailbox is "+
+			"full for good; unknown and free if it was only full for now each time we asked; here %s.", fullReason,
 			outcomeText(s.full)), 0, term.WidthOf(v.out)))
 	}
 	if s.Out != nil {

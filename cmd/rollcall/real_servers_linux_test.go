@@ -20,10 +20,10 @@ import (
 	"rollcall/config/effort"
 )
 
-// realServer is a Postfix of TestRealServers: what its main.cf and master.cf have beside the usual.
+// realServer is a Postfix of TestRealServers: the lines that its main.cf and master.cf have besides the usual ones.
 type realServer struct{ name, main, smtpd string }
 
-// realServers are as people set them up; postgrey listens on port 10023.
+// realServers are configured as people do it; postgrey listens on port 10023.
 var realServers = []realServer{
 	{name: "plain"},
 	{name: "errors", main: "smtpd_soft_error_limit = 3\nsmtpd_hard_error_limit = 8\nsmtpd_recipient_limit = 10\n"},
@@ -38,10 +38,11 @@ var realServers = []realServer{
 		"check_policy_service inet:127.0.0.1:10023\n"},
 }
 
-// complaints are lines of a log for which fail2ban bans. A limit of errors may be met once, to be found.
+// complaints matches log lines for which fail2ban bans. A limit of errors may be met once, because that is how it is
+// found.
 var complaints = regexp.MustCompile(`too many errors|PREGREET|improper command pipelining|non-SMTP command`)
 
-// mailboxesOfReal are at each server, and a third as many addresses that are not.
+// mailboxesOfReal is how many mailboxes exist at each server. A list also has a third as many missing ones.
 const mailboxesOfReal = 60
 
 // TestRealServers verifies a list at real Postfixes and a postgrey, in a network of its own. All outcomes are right,
@@ -101,7 +102,8 @@ func TestRealServers(t *testing.T) {
 	t.Logf("%d addresses in %s", len(realServers)*mailboxesOfReal*4/3, time.Since(began).Round(time.Second))
 }
 
-// begin starts a Postfix with its mailboxes at an address of the network namespace, and returns the name of its log.
+// begin starts a Postfix with its mailboxes at an address of the network namespace, and returns the name of its log
+// file.
 func (r realServer) begin(t *testing.T, s *space, address string) string {
 	t.Helper()
 	folder, data := t.TempDir(), ownedBy(t, "postfix")
@@ -127,7 +129,7 @@ func (r realServer) begin(t *testing.T, s *space, address string) string {
 		effort.OK(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644))
 	}
 	effort.OK(t, errors.Join(os.Mkdir(filepath.Join(folder, "queue"), 0o755), os.Chmod(folder, 0o755)))
-	t.Cleanup(func() { // what start-fg starts doesn't end with it
+	t.Cleanup(func() { // processes that start-fg starts don't end with it
 		pid, _ := os.ReadFile(filepath.Join(folder, "queue/pid/master.pid"))
 		if n, err := strconv.Atoi(strings.TrimSpace(string(pid))); err == nil {
 			_ = syscall.Kill(n, syscall.SIGTERM)
@@ -147,7 +149,7 @@ func begin(t *testing.T, s *space, command *exec.Cmd) {
 	})
 }
 
-// awaitListener waits until a program takes connections.
+// awaitListener waits until a program accepts connections.
 func awaitListener(t *testing.T, s *space, address string) {
 	t.Helper()
 	effort.Within(t, "a listener at "+address, func() bool {
@@ -159,11 +161,11 @@ func awaitListener(t *testing.T, s *space, address string) {
 	})
 }
 
-// ownedBy makes a folder of a user.
+// ownedBy makes a folder that a user owns.
 func ownedBy(t *testing.T, user string) string {
 	t.Helper()
 	folder := t.TempDir()
-	if err := os.Chmod(filepath.Dir(folder), 0o755); err != nil { // of all folders of the test
+	if err := os.Chmod(filepath.Dir(folder), 0o755); err != nil { // the folder above all folders of the test
 		t.Fatal(err)
 	}
 	out, err := exec.Command("chown", user+":", folder).CombinedOutput()
@@ -171,7 +173,7 @@ func ownedBy(t *testing.T, user string) string {
 	return folder
 }
 
-// serveZone answers for mail hosts and their domains at 127.0.0.1:53 of the space.
+// serveZone answers DNS questions about mail hosts and their domains at 127.0.0.1:53 of the space.
 func serveZone(t *testing.T, s *space, zone map[string]string) {
 	t.Helper()
 	answer := dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
@@ -184,7 +186,7 @@ func serveZone(t *testing.T, s *space, zone map[string]string) {
 			m.Answer = []dns.RR{&dns.A{Hdr: head, A: net.ParseIP(at)}}
 		case isDomain && one.Qtype == dns.TypeMX:
 			m.Answer = []dns.RR{&dns.MX{Hdr: head, Preference: 10, Mx: "mx." + one.Name}}
-		case one.Name == "com." && one.Qtype == dns.TypeNS: // the way to the Internet's DNS
+		case one.Name == "com." && one.Qtype == dns.TypeNS: // the node tests with this that it reaches the Internet's DNS
 			m.Answer = []dns.RR{&dns.NS{Hdr: head, Ns: "a.nic.test."}}
 		case !isHost && !isDomain:
 			m.Rcode = dns.RcodeNameError

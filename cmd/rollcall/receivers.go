@@ -24,10 +24,10 @@ func newReceivers(e environment) *cobra.Command {
 		Use:   "receivers [KEY-PART]",
 		Short: "See the state of every receiver; pause, resume or trace one, clear its learned limits",
 		Long: "See the state of every receiver in the cluster.\n\n" +
-			"SESS are the open and the allowed sessions, RCPT/S the addresses asked and allowed a second, BUDGET the\n" +
-			"refusals that may still be caused in this hour, REF and DEF the part of the last ten minutes' replies that\n" +
-			"were refusals and deferrals, QUEUED the addresses that could be asked now but have no reply, OLD how long the\n" +
-			"oldest of them has waited. STATE is what keeps us from asking more: allowance, connections, budget, paused,\n" +
+			"SESS: open and allowed sessions. RCPT/S: addresses asked and allowed a second. BUDGET: refusals that may\n" +
+			"still be caused in this hour. REF and DEF: parts of the last ten minutes' replies that were refusals and\n" +
+			"deferrals. QUEUED: addresses that could be asked now but have no reply. OLD: how long the oldest of them\n" +
+			"has waited. STATE: what keeps us from asking more: allowance, connections, budget, paused,\n" +
 			"penalty, no healthy source. Below are the reason and the last reply.",
 		Example: "  rollcall receivers --watch\n" +
 			"  rollcall receivers google --sort deferred --limit 5\n" +
@@ -35,7 +35,7 @@ func newReceivers(e environment) *cobra.Command {
 	}
 	node := addAdminFlags(c, e)
 	v := receiversTable{}
-	c.Flags().StringVar(&v.sort, "sort", "queued", "queued, rate, refused or deferred: the most of it first")
+	c.Flags().StringVar(&v.sort, "sort", "queued", "sort by queued, rate, refused or deferred, highest first")
 	c.Flags().IntVar(&v.limit, "limit", 0, "show at most this many (default: all, or what a watched screen holds)")
 	watchCommand(node, c, receiversEvery, func(ctx context.Context, to *client.Admin, args []string) (
 		found inspect.Receivers, err error) {
@@ -82,7 +82,7 @@ type receiversTable struct {
 	limit int // 0: none
 }
 
-// pick returns the receivers with part in their keys, in order; More counts those beyond the limit.
+// pick returns the receivers with part in their keys, in order. More counts receivers beyond the limit.
 func (v receiversTable) pick(found inspect.Receivers, part string) inspect.Receivers {
 	list := slices.DeleteFunc(slices.Clone(found.Receivers), func(r inspect.Receiver) bool {
 		return !strings.Contains(r.Key, part)
@@ -100,7 +100,7 @@ func (v receiversTable) pick(found inspect.Receivers, part string) inspect.Recei
 	return found
 }
 
-// printReceiverList writes receivers in at most lines lines; 0: any number.
+// printReceiverList writes receivers in at most this many lines; 0 means any number.
 func printReceiverList(b *term.Page, found inspect.Receivers, lines int) {
 	now := cmp.Or(found.At, time.Now())
 	g := receiversGrid()
@@ -135,7 +135,7 @@ func receiversGrid() *term.Table {
 		{Name: "STATE", Least: 12, Wrap: true}}}
 }
 
-// receiverRows are the row of a receiver and, when it has several, those of its sources.
+// receiverRows returns the row of a receiver and, if it has several sources, a row for each.
 func receiverRows(r inspect.Receiver, now time.Time, width int) []term.Row {
 	oldest := "-"
 	if r.Queued > 0 {
@@ -173,13 +173,13 @@ func stateText(r inspect.Receiver, now time.Time) string {
 			text = r.State
 		}
 	}
-	if r.Until.After(now.Add(time.Second)) { // sooner is now for a person
+	if r.Until.After(now.Add(time.Second)) { // for a person, less than a second is now
 		text += " " + term.Left(r.Until, now)
 	}
 	return text
 }
 
-// replyText writes a reply in one line; "" for none.
+// replyText writes a reply in one line, or "" without a reply.
 func replyText(r inspect.Reply) string {
 	text := r.Text
 	if r.Code > 0 && !strings.HasPrefix(text, fmt.Sprint(r.Code)) {
@@ -206,11 +206,11 @@ func pauseCommands(node *adminFlags) []*cobra.Command {
 		r.newResume("End the pause or the drain of a receiver")}
 }
 
-// pausable is what commands pause, and end the pauses of: receivers or sources.
+// pausable describes what a command can pause and resume: receivers or sources.
 type pausable struct {
 	node *adminFlags
 	arg  string
-	key  func(arg string) (string, error) // makes a key from the argument
+	key  func(arg string) (string, error) // makes the key of a rule from the argument
 }
 
 func (p pausable) newPause(word string, value throttle.Pause, c *cobra.Command) *cobra.Command {
@@ -244,14 +244,15 @@ func (p pausable) newResume(short string) *cobra.Command {
 	}, printResumed)
 }
 
-// resumedAnswer is the ended overrides, and what else keeps the pause, for programs.
+// resumedAnswer lists, for programs, the ended overrides, and rules that still keep the pause.
 type resumedAnswer struct {
 	name string
 	admin.Cleared
 	Still *inspect.ExplainedField `json:"still"` // null: nobody does
 }
 
-// stillPaused returns what else keeps the pause; nil: nothing. The node may follow a moment later.
+// stillPaused returns a value that still keeps the pause; nil if there is none. The node may apply a change a moment
+// later.
 func stillPaused(
 	ctx context.Context, to *client.Admin, key string, ended []admin.ThrottleRule,
 ) *inspect.ExplainedField {
@@ -337,7 +338,7 @@ func onlyNodeWith(ctx context.Context, client *client.Admin, key string, session
 	case 1:
 		return nodes[0], nil
 	}
-	return "", term.UsageError(fmt.Sprintf("several nodes have a session %d of it: give --node, one of %s", session,
+	return "", term.UsageError(fmt.Sprintf("several nodes have such a session %d: give --node, one of %s", session,
 		strings.Join(nodes, ", ")))
 }
 
@@ -396,8 +397,8 @@ func newSourcesCommand(e environment) *cobra.Command {
 		Use:   "sources",
 		Short: "See our source addresses on all nodes; pause, drain, resume one",
 		Long: "See our source addresses on all nodes.\n\n" +
-			"TODAY are the addresses asked since midnight UTC of those allowed in a day, SPOKEN the receivers spoken to\n" +
-			"within the hour, BLOCKED those of them that refuse the source. \"default\" is the source whose address the\n" +
+			"TODAY: addresses asked since midnight UTC, and allowed in a day. SPOKEN: receivers spoken to within the\n" +
+			"hour. BLOCKED: those of them that refuse the source. \"default\" is the source whose address the\n" +
 			"system chooses.",
 		Example: "  rollcall sources\n" +
 			"  rollcall sources drain 192.0.2.7 --for 6h --reason \"listed, see ticket 12\"",

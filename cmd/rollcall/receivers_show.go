@@ -20,7 +20,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// limitWords describe learned limits: what is limited, and what follows when the limit ends.
+// limitWords describe learned limits: what is limited, and what happens when the limit ends.
 var limitWords = map[string]struct{ what, then string }{
 	throttle.FieldConnections.String():         {"sessions at once", "one more is tried"},
 	throttle.FieldRcptsPerConnection.String():  {"addresses in a session", "the configured limit applies again"},
@@ -28,8 +28,8 @@ var limitWords = map[string]struct{ what, then string }{
 	throttle.FieldRcptsPerTransaction.String(): {"addresses in a transaction", "the configured limit applies again"},
 }
 
-// lessons describes the learned limits below the configured ones, a sentence each: the value, since when, why, and
-// until when.
+// lessons describes learned limits that are below the configured ones, in a sentence each: the value, since when,
+// why, and until when.
 func lessons(d inspect.ReceiverDetail, now time.Time) (texts []string) {
 	for _, l := range d.Learned {
 		texts = append(texts, limitSentence(l, now))
@@ -81,7 +81,7 @@ func limitSentence(l inspect.Limit, now time.Time) string {
 	return text + "."
 }
 
-// rateSentence is the sentence about the rate of a source; "": it is not below the limit.
+// rateSentence is the sentence about the rate of a source, or "" if the rate is not below the limit.
 func rateSentence(s inspect.ReceiverSource, now time.Time) string {
 	t := s.Rate
 	if t.Rate <= 0 || t.Rate >= t.Ceiling {
@@ -99,7 +99,7 @@ func rateSentence(s inspect.ReceiverSource, now time.Time) string {
 	return text + ". It is raised while higher rates go well."
 }
 
-// suspensionSentence is the sentence about a suspended source; "": it is not suspended.
+// suspensionSentence is the sentence about a suspended source, or "" if the source is not suspended.
 func suspensionSentence(s inspect.ReceiverSource, now time.Time) string {
 	if s.State != "suspended" && s.State != "paused" && s.State != "draining" {
 		return ""
@@ -108,7 +108,7 @@ func suspensionSentence(s inspect.ReceiverSource, now time.Time) string {
 		when(", ", s.Until, now, term.Until) + "."
 }
 
-// after puts words before a text, if there is one.
+// after puts words before a text. It returns "" for an empty text.
 func after(words, text string) string {
 	if text == "" {
 		return ""
@@ -116,7 +116,7 @@ func after(words, text string) string {
 	return words + text
 }
 
-// when puts words before a time as show writes it; "" for the zero time.
+// when puts words before a time, written by show. It returns "" for the zero time.
 func when(words string, t, now time.Time, show func(t, now time.Time) string) string {
 	if t.IsZero() {
 		return ""
@@ -132,8 +132,8 @@ func listed(texts ...string) string {
 func newReceiversShow(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show KEY",
-		Short: "Show everything about one receiver: why it waits, pace, sessions, queues, what made us slow down",
-		Long: "Show everything about one receiver, for each of its nodes and shards: why it waits, the pace that\n" +
+		Short: "Show everything about one receiver: why it waits, rate, sessions, queues, what made us slow down",
+		Long: "Show everything about one receiver, for each of its nodes and shards: why it waits, the rate that\n" +
 			"each source has found and why it changed, sessions, what each verification has waiting, the last hour\n" +
 			"minute by minute, what made us slow down or pause, with the rule and the reply, and the learned limits.",
 		Example: "  rollcall receivers show example.net",
@@ -186,7 +186,7 @@ func (s receiverSheet) head() {
 		queued += ", the oldest for " + term.Span(term.Seconds(d.Oldest))
 	}
 	if d.Behind > 0 {
-		queued += fmt.Sprintf("; %s of them are not handed over to it yet", term.Grouped(d.Behind))
+		queued += fmt.Sprintf("; verifications have not handed over %s of them yet", term.Grouped(d.Behind))
 	}
 	if d.PerHour > 0 {
 		queued += fmt.Sprintf("; about %s an hour at present", term.Grouped(d.PerHour))
@@ -200,7 +200,7 @@ func (s receiverSheet) head() {
 	}
 }
 
-// judged says when a reply came, from where, and its verdict.
+// judged describes when a reply came, from where, and its verdict.
 func (s receiverSheet) judged(r inspect.Reply, ago time.Duration) string {
 	since := ""
 	if ago > 0 {
@@ -210,8 +210,8 @@ func (s receiverSheet) judged(r inspect.Reply, ago time.Duration) string {
 		after("rule ", r.Rule), when("", r.Until, s.now, term.Until))
 }
 
-// hour shows the last hour, a column for each minute: the mean of what was asked, and what was allowed and what waited
-// at its end.
+// hour shows the last hour with a column for each minute: the mean of addresses asked, and what was allowed and
+// waiting at its end.
 func (s receiverSheet) hour() {
 	minutes := s.d.Minutes
 	if len(minutes) == 0 {
@@ -235,12 +235,12 @@ func (s receiverSheet) hour() {
 	}
 }
 
-// sparks are eight heights.
+// sparks are bars of eight heights.
 var sparks = []rune("▁▂▃▄▅▆▇█")
 
 const sparkMost = 60
 
-// spark draws minutes on a scale from 0 to their maximum, which it returns too.
+// spark draws minutes on a scale from 0 to their maximum. It also returns the maximum.
 func spark(minutes []inspect.Minute, of func(m inspect.Minute) float64) (string, float64) {
 	minutes = minutes[max(0, len(minutes)-sparkMost):]
 	most := 0.0
@@ -301,7 +301,7 @@ func (s receiverSheet) queues() {
 	s.Section(&g)
 }
 
-// firings shows what made us slow down, pause or change in the last hour.
+// firings shows the rules that made us slow down, pause or change in the last hour.
 func (s receiverSheet) firings() {
 	if len(s.d.Firings) == 0 {
 		return
@@ -369,12 +369,12 @@ type tracing struct {
 	key, source string
 	out         io.Writer
 	asJSON      bool
-	width       int // of the terminal; 0: no terminal, lines stay whole
+	width       int // of the terminal; 0: no terminal, so lines stay whole
 	after       map[string]uint64
 }
 
-// follow writes lines until ctx ends, which is no error. A node that answered once may become unreachable and come
-// back.
+// follow writes lines until ctx ends, which is not an error. A node that answered once may become unreachable and
+// come back.
 func (t *tracing) follow(ctx context.Context, every time.Duration) error {
 	return term.Repeat(ctx, every, t.fetch, func(lines []inspect.TraceLine, _ error) error { return t.write(lines) })
 }

@@ -21,11 +21,11 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// receiversNow is when the tables of these tests are looked at.
+// receiversNow is the time at which the tables of these tests are printed.
 var receiversNow = time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// busyReceivers are one that waits for its allowance, one with two sources that pays for
-// something, and one that is idle, with the longest texts there are.
+// busyReceivers are three receivers with the longest possible texts: one waits for its limits, one has two sources,
+// of which one is suspended, and one is idle.
 func busyReceivers() inspect.Receivers {
 	return inspect.Receivers{At: receiversNow, Receivers: []inspect.Receiver{
 		{Key: "example.test", Node: "node-1", State: "asking", Cause: "allowance", Queued: 12345, Oldest: 200,
@@ -79,7 +79,7 @@ func TestReceiversAreShownInOneTable(t *testing.T) {
 	b.refused("this cannot be answered now", "receivers", "--watch")
 }
 
-// TestAScreenHoldsWhatItHas: no more lines than it has, and the rest is counted.
+// TestAScreenHoldsWhatItHas: the output has no more lines than the screen; the others are counted.
 func TestAScreenHoldsWhatItHas(t *testing.T) {
 	var found inspect.Receivers
 	for i := range 100 {
@@ -88,11 +88,11 @@ func TestAScreenHoldsWhatItHas(t *testing.T) {
 	out := term.NewPage(nil)
 	printReceiverList(out, found, 21)
 	if lines := strings.Count(out.String(), "\n"); lines != 23 || !strings.HasSuffix(out.String(), "\nand 90 more\n") {
-		t.Errorf("%d lines, want 21 and what is left out:\n%s", lines, out.String())
+		t.Errorf("%d lines, want 21 with a line about the omitted rows:\n%s", lines, out.String())
 	}
 }
 
-// busyDetail is one receiver with all there can be.
+// busyDetail is one receiver with every possible detail.
 func busyDetail() inspect.ReceiverDetail {
 	now := time.Now()
 	d := inspect.ReceiverDetail{Receiver: busyReceivers().Receivers[0]}
@@ -125,7 +125,7 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 	b := newThrottleBench(t)
 	other := busyDetail()
 	other.Node = "node-2"
-	other.Firings[0].At = other.Firings[0].At.AddDate(0, 0, -1) // told with its day, and no wider than a screen
+	other.Firings[0].At = other.Firings[0].At.AddDate(0, 0, -1) // shown with its day, still within the screen
 	b.inspector.details = []inspect.ReceiverDetail{busyDetail(), other}
 	out := b.must("receivers", "show", "example.test")
 	holds(t, out, "receiver      example.test on node-1\n", "\nreceiver      example.test on node-2\n",
@@ -140,7 +140,7 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 		"believed      It counts by the minute: 421 came at 150 twice.\n              Not greylisting: no address",
 		", now")
 	holds(t, unfolded(out),
-		"queued 12,345, the oldest for 3m; 1,200 of them are not handed over to it yet; about 17,000 an hour at present ",
+		"queued 12,345, the oldest for 3m; verifications have not handed over 1,200 of them yet; about 17,000 an hour at present ",
 		"by mx1.example.test, to 192.0.2.7, taken for: slow down, rule busy, until ",
 		"What was learned: At most 20 addresses in a session (rcpts_per_connection), learned at ",
 		"Z because it ended sessions after as many, until ", " left); then the configured limit applies again.",
@@ -157,7 +157,7 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 	effort.Is(t, len(found.Receivers), 2, "receivers")
 	b.refused("no such receiver is asked now", "receivers", "show", "none.test")
 	b.inspector.silent = []inspect.UnreachableNode{{Node: "node-3", Why: "lost: it does not answer"}}
-	b.refused("node-3 (lost: it does not answer): it may live there", "receivers", "show", "none.test")
+	b.refused("node-3 (lost: it does not answer): this node may have it", "receivers", "show", "none.test")
 	holds(t, b.must("receivers", "close", "example.test", "17", "--node", "node-2"),
 		"Session 17 of example.test on node-2")
 	effort.Is(t, b.inspector.closed, "example.test node-2 17", "closed")
@@ -211,8 +211,8 @@ func TestSoftwareIsShown(t *testing.T) {
 	fits(t, out.String(), term.Columns)
 }
 
-// TestEveryLessonIsASentence: each limit that can be learned has words, and a lesson of which
-// less is known is told as far as it is.
+// TestEveryLessonIsASentence: each limit that can be learned has words, and a lesson with missing details becomes a
+// shorter sentence.
 func TestEveryLessonIsASentence(t *testing.T) {
 	now := receiversNow
 	d := inspect.ReceiverDetail{Learned: []inspect.Limit{
@@ -234,7 +234,8 @@ func TestEveryLessonIsASentence(t *testing.T) {
 	}
 }
 
-// TestWhatAReceiverTaughtIsForgotten: the output has a line for each thing forgotten, and names silent nodes.
+// TestWhatAReceiverTaughtIsForgotten: the output has a line for each thing forgotten, and names the nodes that did
+// not answer.
 func TestWhatAReceiverTaughtIsForgotten(t *testing.T) {
 	b := newThrottleBench(t)
 	holds(t, b.must("receivers", "forget", "example.test", "--reason", "they said sorry"),
@@ -254,8 +255,8 @@ func TestWhatAReceiverTaughtIsForgotten(t *testing.T) {
 	b.refused("no such receiver is asked now", "receivers", "forget", "none.test", "--reason", "x")
 }
 
-// TestReasonsAreNotCut: what keeps somebody from asking more goes on in the next line, at any
-// width of a terminal, and no line is wider.
+// TestReasonsAreNotCut: a long reason continues in the next line, at any width of a terminal, and no line is too
+// wide.
 func TestReasonsAreNotCut(t *testing.T) {
 	until := receiversNow.Add(12 * time.Minute)
 	r := inspect.Receiver{Key: "suffix:" + strings.Repeat("long-name.", 20) + "test", Node: "node-2", State: "waiting",
@@ -314,7 +315,7 @@ func TestLongLinesOfSessionsGoOnBelow(t *testing.T) {
 	}
 }
 
-// TestSessionsAreTraced line by line, none twice.
+// TestSessionsAreTraced: the lines of sessions are shown, none twice.
 func TestSessionsAreTraced(t *testing.T) {
 	b := newThrottleBench(t)
 	b.misused("receivers", "trace", "a.test", "--source", "x")
@@ -388,7 +389,7 @@ func TestAVerificationSaysWhatItWaitsFor(t *testing.T) {
 	}
 }
 
-// TestTheTopOfWhatIsWaitedForIsShown: a person sees the first rows and the sum of the others; JSON has all rows.
+// TestTheTopOfWhatIsWaitedForIsShown: text output has the first rows and the sum of the others; JSON has all rows.
 func TestTheTopOfWhatIsWaitedForIsShown(t *testing.T) {
 	b := newThrottleBench(t)
 	const id = "0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11"
@@ -414,7 +415,7 @@ func TestTheTopOfWhatIsWaitedForIsShown(t *testing.T) {
 	b.misused("verification", id, "--limit", "-1")
 }
 
-// TestTheNewestChangesAreListed: the oldest of them comes first.
+// TestTheNewestChangesAreListed: only the newest changes are listed, with the oldest of them first.
 func TestTheNewestChangesAreListed(t *testing.T) {
 	b := newThrottleBench(t)
 	for i := range 3 {

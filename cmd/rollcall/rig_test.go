@@ -31,28 +31,28 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// A rig is the built binary as a node with a configuration file of its own, and
-// a customer and an operator that know it by its URLs alone.
+// A rig is the built binary as a node with its own configuration file, and a customer and an operator that know only
+// its URLs.
 
-// hurried are waits between the tries at an address for nodes that have no others set: the
-// lab's receivers greylist for 3 s, and nobody in a test waits for those that never answer.
+// hurried are waits between tries for nodes without other waits. The lab's receivers greylist for 3 s, and a test
+// doesn't wait for receivers that never answer.
 var hurried = []string{"ROLLCALL_RETRY_GREYLIST_WAITS=1s,2500ms", "ROLLCALL_RETRY_CONTROL_WAITS=200ms,400ms",
 	"ROLLCALL_RETRY_GIVE_UP_AFTER=8s"}
 
-// rig is a node's place: folder, ports and tenant stay the same for all of its lives.
+// rig is a node's place: folder, ports and tenant stay the same after restarts.
 type rig struct {
 	*cli
 	api, admin string
 	tenant     client.Tenant
 }
 
-// newRig makes the place of a node that asks a DNS server and receivers at a port; settings are more TOML.
+// newRig makes the place of a node that asks this DNS server, and receivers at this port. settings are more TOML.
 func newRig(t *testing.T, dns string, smtpPort int, settings string) *rig {
 	t.Helper()
 	r := &rig{cli: newCLI(t)}
 	ports := [3]int{freePort(t), freePort(t), freePort(t)}
 	r.api, r.admin = fmt.Sprintf("http://127.0.0.1:%d", ports[0]), fmt.Sprintf("http://127.0.0.1:%d", ports[2])
-	// The limits of requests are wide: these tests ask all the time.
+	// The limits on requests are wide, because these tests ask all the time.
 	r.write("node.toml", fmt.Sprintf(`
 [http]
 listen = "127.0.0.1:%d"
@@ -79,13 +79,13 @@ allow_networks = ["127.0.0.0/8"]
 	return r
 }
 
-// serve starts a life of the node. It does not wait until the node answers.
+// serve starts the node. It does not wait until the node answers.
 func (r *rig) serve(args ...string) *background {
 	r.t.Helper()
 	return r.start(append([]string{"serve", "--config", "node.toml"}, args...)...)
 }
 
-// serves is serve, and waits until the node answers.
+// serves starts the node and waits until it answers.
 func (r *rig) serves() *background {
 	r.t.Helper()
 	node := r.serve()
@@ -93,7 +93,7 @@ func (r *rig) serves() *background {
 	return node
 }
 
-// open makes the tenant, with credits; the node must run.
+// open makes the tenant and grants credits. The node must run.
 func (r *rig) open(credits int64) {
 	r.t.Helper()
 	r.tenant = r.tenantOf("rig", credits)
@@ -106,15 +106,15 @@ func (r *rig) tenantOf(workspace string, credits int64) client.Tenant {
 		File: filepath.Join(r.folder, workspace+".json"), Workspace: workspace, Credits: credits}))(r.t)
 }
 
-// ours is the environment for calls in this process, whose folder is another one.
+// ours returns the environment for calls in this process, which works in another folder.
 func (c *cli) ours() []string {
 	return append(slices.Clip(c.environ), "ROLLCALL_DATA_DIR="+filepath.Join(c.folder, "rollcall-data"))
 }
 
-// client is a customer's client that repeats requests, as ours does.
+// client returns a customer's client that repeats requests, as our client does.
 func (r *rig) client() *client.API {
 	c := client.NewAPI(r.api, r.tenant.Key, func(string) {})
-	c.Patient = true // be patient from the start: the node may be down
+	c.Patient = true // from the first request on: the node may be down
 	return c
 }
 
@@ -130,7 +130,7 @@ func (r *rig) audit() {
 	holds(r.t, r.does("audit"), "every invariant holds")
 }
 
-// memoryMost is the most resident memory that a process had, in bytes (Linux).
+// memoryMost returns the peak of a process's resident memory in bytes (Linux).
 func memoryMost(pid int) (int64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -142,7 +142,7 @@ func memoryMost(pid int) (int64, error) {
 	return kib << 10, err
 }
 
-// look reads a verification once, without patience.
+// look reads a verification once, without repeats.
 func look(ctx context.Context, c *client.API, id string) (d api.Detail, err error) {
 	answer, err := once(ctx, c, "/v1/verifications/"+id)
 	if err != nil {
@@ -152,7 +152,8 @@ func look(ctx context.Context, c *client.API, id string) (d api.Detail, err erro
 	return d, json.NewDecoder(answer.Body).Decode(&d)
 }
 
-// await looks again and again until it is so. When ctx ends before, the test ends and says what was awaited.
+// await checks so again and again until it returns true. If ctx ends before, the test ends and prints what was
+// awaited.
 func await(ctx context.Context, t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for !so() {
@@ -160,7 +161,7 @@ func await(ctx context.Context, t testing.TB, what string, so func() bool) {
 	}
 }
 
-// awaitEnd waits for the end of a verification, which is read each time, and gives how long that took.
+// awaitEnd waits for the end of a verification, reading it again and again, and returns how long that took.
 func awaitEnd(ctx context.Context, t testing.TB, c *client.API, id string) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -168,7 +169,7 @@ func awaitEnd(ctx context.Context, t testing.TB, c *client.API, id string) time.
 	return time.Since(began)
 }
 
-// once asks once, and fails when the node is down.
+// once sends one request, and fails if the node is down.
 func once(ctx context.Context, c *client.API, path string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Base+path, nil)
 	if err != nil {
@@ -186,7 +187,7 @@ func once(ctx context.Context, c *client.API, path string) (*http.Response, erro
 	return answer, nil
 }
 
-// writeResults writes the results CSV that there is so far to w.
+// writeResults writes the present results CSV to w.
 func writeResults(ctx context.Context, c *client.API, id string, w io.Writer) error {
 	answer, err := c.Ask(ctx, http.MethodGet, "/v1/verifications/"+id+"/results", nil)
 	if err != nil {
@@ -240,12 +241,12 @@ func readRows(from io.Reader) (map[string]row, error) {
 	}
 }
 
-// screen shows 80 columns, as a terminal does.
+// screen is a terminal of 80 columns.
 type screen struct{ *bytes.Buffer }
 
 func (screen) Columns() int { return term.Columns }
 
-// runHere runs a command in this process, whose output goes to a screen or, without one, to another program.
+// runHere runs a command in this process. Its output goes to a screen, or without one to another program.
 func runHere(ctx context.Context, atScreen bool, environ []string, stdin string, args ...string) (stdout, stderr string,
 	err error) {
 	var out, errs bytes.Buffer
@@ -262,7 +263,8 @@ func runHere(ctx context.Context, atScreen bool, environ []string, stdin string,
 	return out.String(), errs.String(), err
 }
 
-// console runs an operator's commands in this process. They write to a screen that all lines must fit, or to a file.
+// console runs an operator's commands in this process. They write to a screen, which all lines must fit, or to a
+// file.
 type console struct {
 	t       *testing.T
 	environ []string
@@ -281,7 +283,7 @@ func (d *console) run(args ...string) (stdout, stderr string, err error) {
 	return stdout, stderr, err
 }
 
-// said returns both outputs of run together.
+// said runs a command and returns both outputs together.
 func (d *console) said(args ...string) (string, error) {
 	d.t.Helper()
 	stdout, stderr, err := d.run(args...)
@@ -302,14 +304,14 @@ func (d *console) asks(into any, args ...string) {
 	effort.OK(d.t, json.Unmarshal([]byte(d.must(append(args, "--json")...)), into), "rollcall", args)
 }
 
-// misused wants a command to be refused as wrong usage.
+// misused checks that a command is refused as wrong usage.
 func (d *console) misused(args ...string) {
 	d.t.Helper()
 	_, _, err := d.run(args...)
 	effort.ErrorIf(d.t, !isUsage(err), "rollcall %q: %v", args, err)
 }
 
-// refused wants a command to fail for another reason than its usage, with a text in the error.
+// refused checks that a command fails, but not for its usage, with a text in the error.
 func (d *console) refused(want string, args ...string) {
 	d.t.Helper()
 	stdout, _, err := d.run(args...)
@@ -317,7 +319,7 @@ func (d *console) refused(want string, args ...string) {
 	effort.ErrorIf(d.t, isUsage(err) || stdout != "", "rollcall %q: %v, %s", args, err, stdout)
 }
 
-// holds checks that a text has each of these.
+// holds checks that a text contains each of these.
 func holds(t *testing.T, text string, wants ...string) {
 	t.Helper()
 	for _, want := range wants {
@@ -325,7 +327,7 @@ func holds(t *testing.T, text string, wants ...string) {
 	}
 }
 
-// fits wants no line of a text wider than this, but for JSON, and none with control characters.
+// fits checks that no line of a text is wider than this, except JSON, and that no line has control characters.
 func fits(t *testing.T, text string, width int) {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -337,13 +339,13 @@ func fits(t *testing.T, text string, width int) {
 	}
 }
 
-// adminOf is an operator's client in an environment.
+// adminOf returns an operator's client for an environment.
 func adminOf(t *testing.T, environ []string) *client.Admin {
 	t.Helper()
 	return effort.Must((&adminFlags{environ: environ}).client())(t)
 }
 
-// openedWide is an allowance that stands in nobody's way.
+// openedWide sets limits that restrict nothing.
 func openedWide(t testing.TB, c *config.Config, pipelining bool) {
 	t.Helper()
 	connections, perSession, perTransaction := 4, 1_000_000, 100
@@ -356,7 +358,7 @@ func openedWide(t testing.TB, c *config.Config, pipelining bool) {
 // labGreylist is how long the receivers of labNode greylist.
 const labGreylist = 500 * time.Millisecond
 
-// hurry scales the waits between the tries at an address for receivers that greylist as long as labGreylist.
+// hurry shortens the waits between tries, for receivers that greylist as long as labGreylist.
 func hurry(c *config.Config) {
 	c.Retry.GreylistWaits = []config.Duration{{Duration: labGreylist}, {Duration: 2 * labGreylist},
 		{Duration: 3 * labGreylist}}
@@ -379,7 +381,7 @@ func labNode(t testing.TB, folder string, change func(c *config.Config)) *node.N
 	return n
 }
 
-// customerOf makes a tenant with credits at a node of this process, and gives the tenant's client.
+// customerOf makes a tenant with credits at a node of this process, and returns the tenant's client.
 func customerOf(t *testing.T, n *node.Node, folder, workspace string, credits int64) *client.API {
 	t.Helper()
 	token := effort.Must(client.ReadToken(folder))(t)
@@ -388,7 +390,7 @@ func customerOf(t *testing.T, n *node.Node, folder, workspace string, credits in
 	return client.NewAPI(n.APIURL, tenant.Key, func(string) {})
 }
 
-// submit puts a file into the ledger as the edge would, with credits for it.
+// submit puts a file into the ledger as the HTTP listeners would, with credits for it.
 func submit(t testing.TB, n *node.Node, file []byte, credits ledger.Credits) ledger.Verification {
 	t.Helper()
 	ctx := context.Background()
@@ -412,7 +414,7 @@ func finish(t testing.TB, n *node.Node, v ledger.Verification, within time.Durat
 	return awaitVerification(t, n, v, within, func(v ledger.Verification) bool { return v.Status.Final() })
 }
 
-// awaitVerification waits until a verification is as wanted.
+// awaitVerification waits until a verification is in the wanted state.
 func awaitVerification(t testing.TB, n *node.Node, v ledger.Verification, within time.Duration,
 	as func(ledger.Verification) bool) ledger.Verification {
 	t.Helper()
@@ -448,7 +450,7 @@ func TestSampleOfTheLabIsAnsweredRightWithManners(t *testing.T) {
 	r := compared(n.Lab, sample, func(address string) (smtp.Outcome, smtp.Reason) {
 		return got[address].Outcome, got[address].Reason
 	})
-	// With the race detector a node is so slow that waits for some end before they are asked again.
+	// With the race detector a node is so slow that some waits end before their addresses are asked again.
 	effort.ErrorIf(t, len(r.Wrong) > 0 || r.Unfinished > 0 || !effort.Raced && r.Reasoned*100 < r.Knowable*99,
 		"known are %d of the %d that can be known, want 99 %%: %+v", r.Reasoned, r.Knowable, r)
 	sheet := n.Lab.Manners()

@@ -21,14 +21,14 @@ import (
 
 // These tests run the blocks of documents about one node.
 
-// scriptNode is a node with a folder etc for its files, whose log is a file.
+// scriptNode is a node with a folder "etc" for its files. Its log is a file.
 type scriptNode struct {
 	*rig
 	dns *dnsFront
 	log string
 }
 
-// newScriptNode starts a node, with simulated receivers behind a DNS that can be changed.
+// newScriptNode starts a node with simulated receivers; the test can change their DNS.
 func newScriptNode(t *testing.T, settings string, files map[string]string) *scriptNode {
 	t.Helper()
 	o := smtplab.Defaults()
@@ -70,7 +70,7 @@ func untilPrinted(c *cli, text string, args ...string) {
 	})
 }
 
-// submits makes the customer submit a number of addresses at each domain, and returns the verification.
+// submits makes the customer submit this many addresses at each domain, and returns the verification.
 func (r *rig) submits(addresses int, domains ...string) (id string) {
 	r.t.Helper()
 	text := "email\n"
@@ -89,7 +89,7 @@ func (n *scriptNode) script(s script) []string {
 	return s.run(n.t)
 }
 
-// atHome is how the folders of a machine are called in the folder of a test.
+// atHome maps folders of a machine, as documents name them, to folders of the test.
 func atHome(more map[string]string) map[string]string {
 	names := map[string]string{"/etc/rollcall/": "etc/", "/var/lib/rollcall": "rollcall-data", "/backups": "."}
 	for name, here := range more {
@@ -98,7 +98,7 @@ func atHome(more map[string]string) map[string]string {
 	return names
 }
 
-// TestTheRunbooksOfReceivers: one receiver has a long queue, another one closes every session.
+// TestTheRunbooksOfReceivers: one receiver has a long queue, another closes every session.
 func TestTheRunbooksOfReceivers(t *testing.T) {
 	t.Parallel()
 	n := newScriptNode(t, "",
@@ -129,11 +129,11 @@ func TestTheRunbooksOfReceivers(t *testing.T) {
 		fails: map[string]int{"rollcall verdict check verdict.toml": exitFailed}})
 	n.script(script{document: "operators/verdicts.md", fails: map[string]int{"rollcall verdict check " +
 		"verdict.toml": exitFailed,
-		"rollcall verdict unknown --days 3": exitFailed}}) // it judges by that file
+		"rollcall verdict unknown --days 3": exitFailed}}) // the command judges by that file
 }
 
-// TestTheRunbooksOfTheLedgersDisk: books that are off are corrected, a backup is made, and a
-// workspace gets other limits; then the disk has less free than it must.
+// TestTheRunbooksOfTheLedgersDisk: wrong accounts are corrected, a backup is made, and a workspace gets other limits.
+// Then the disk has less free space than it needs.
 func TestTheRunbooksOfTheLedgersDisk(t *testing.T) {
 	t.Parallel()
 	n := newScriptNode(t, "", nil)
@@ -155,7 +155,7 @@ func TestTheRunbooksOfTheLedgersDisk(t *testing.T) {
 	effort.Has(t, out[1], "stored bytes", strings.Join(out, "\n"))
 }
 
-// TestTheRunbookOfSources: a source that receivers refuse is suspended.
+// TestTheRunbookOfSources: a source is suspended because receivers refuse it.
 func TestTheRunbookOfSources(t *testing.T) {
 	t.Parallel()
 	n := newScriptNode(t, "", nil)
@@ -174,7 +174,7 @@ func TestTheRunbookOfSources(t *testing.T) {
 	effort.Has(t, out[0], "fail     suspended", "no source is suspended")
 }
 
-// TestTheRunbookOfIdentity: the address has no PTR and the SPF record refuses it; then both are mended.
+// TestTheRunbookOfIdentity: the address has no PTR and the SPF record refuses it; then both are repaired.
 func TestTheRunbookOfIdentity(t *testing.T) {
 	t.Parallel()
 	n := newScriptNode(t, "[identity]\npublic_addresses = [\"192.0.2.10\"]\n", nil)
@@ -198,7 +198,7 @@ func TestTheRunbookOfIdentity(t *testing.T) {
 	n.logs("node may probe again")
 }
 
-// TestTheRunbookOfCertificates: one file of a pair is replaced, then the other one too.
+// TestTheRunbookOfCertificates: first one file of a pair is replaced, then the other.
 func TestTheRunbookOfCertificates(t *testing.T) {
 	t.Parallel()
 	n := newScriptNode(t, "", nil)
@@ -226,7 +226,7 @@ func TestTheRunbookOfCertificates(t *testing.T) {
 	n.logs("new certificate in force")
 }
 
-// TestTheAdminListenerOfTheDocs: one node's admin listener speaks TLS, another one's is a unix socket.
+// TestTheAdminListenerOfTheDocs: one node's admin listener uses TLS, another one's is a unix socket.
 func TestTheAdminListenerOfTheDocs(t *testing.T) {
 	t.Parallel()
 	encrypted, local := newScriptNode(t, "", nil), newScriptNode(t, "", nil)
@@ -252,7 +252,7 @@ func TestTheAdminListenerOfTheDocs(t *testing.T) {
 
 // These tests run the blocks of documents about a cluster.
 
-// scriptCluster is a crowd whose ledger may go away.
+// scriptCluster is a crowd whose ledger can be taken away.
 type scriptCluster struct {
 	*crowd
 	ledger *postgres.Proxy
@@ -267,8 +267,8 @@ func newScriptCluster(t *testing.T) scriptCluster {
 	return scriptCluster{newCrowd(t, startLab(t, smtplab.Defaults()), proxy.URL(database), "", ""), proxy}
 }
 
-// works has a node work on a file. The one that gets a file looks for work first; when another was quicker, or
-// the file is finished or waits before we have looked, the next one tells.
+// works makes a node work on a file. The node that gets a file looks for work first. If another node is quicker, or
+// if the file is finished or waits before the test looks, the test tries another file.
 func (c scriptCluster) works(name string) {
 	c.t.Helper()
 	c.open(10_000)
@@ -285,14 +285,14 @@ func (c scriptCluster) works(name string) {
 	})
 }
 
-// script runs the blocks of a document where the certificates are.
+// script runs the blocks of a document in the folder with the certificates.
 func (c scriptCluster) script(s script) []string {
 	c.t.Helper()
 	s.folder, s.environ = c.folder, c.environ
 	return s.run(c.t)
 }
 
-// wasCalled wants that a stand-in was called in this way, and no other one since.
+// wasCalled checks that the last call of a stand-in was this one.
 func (c scriptCluster) wasCalled(line string) {
 	c.t.Helper()
 	called := filepath.Join(c.folder, "called")
@@ -300,8 +300,8 @@ func (c scriptCluster) wasCalled(line string) {
 	effort.ErrIs(c.t, os.Remove(called), nil)
 }
 
-// TestTheRunbooksOfAClusterThatChanges: a node is upgraded, the drain before it being taken back once, keys change,
-// and a node comes.
+// TestTheRunbooksOfAClusterThatChanges: a node is upgraded after its first drain was taken back, keys change, and a
+// node joins.
 func TestTheRunbooksOfAClusterThatChanges(t *testing.T) {
 	t.Parallel()
 	c := newScriptCluster(t)
@@ -309,7 +309,7 @@ func TestTheRunbooksOfAClusterThatChanges(t *testing.T) {
 	const members = "rollcall cluster members"
 	c.works("node-3")
 	c.script(script{document: "operators/runbooks/rolling-upgrade.md", standIns: systemctl, before: map[string]func(){
-		"systemctl restart rollcall": func() { // somebody thinks better of it first
+		"systemctl restart rollcall": func() { // somebody takes the drain back before that
 			c.does("cluster", "undrain", "node-3", "--yes", "--wait")
 			c.isSound()
 			c.does("cluster", "drain", "node-3", "--yes", "--wait")
@@ -339,8 +339,8 @@ func TestTheRunbooksOfAClusterThatChanges(t *testing.T) {
 		}}})
 }
 
-// TestTheRunbooksOfAClusterThatIsHurt: a node is cut from gossip, one is killed, and the
-// ledger goes away and comes back.
+// TestTheRunbooksOfAClusterThatIsHurt: a node is cut off from gossip, one is killed, and the ledger goes away and
+// comes back.
 func TestTheRunbooksOfAClusterThatIsHurt(t *testing.T) {
 	t.Parallel()
 	c := newScriptCluster(t)
@@ -371,8 +371,8 @@ func TestTheRunbooksOfAClusterThatIsHurt(t *testing.T) {
 // nobody is the user that the walk-through runs as: PostgreSQL refuses root.
 const nobody = 65534
 
-// TestFirstClusterTour runs the lines of docs/start/first-cluster.md one after the other, on a network where all ports
-// are free, and stops at the first that fails. What they start ends with them.
+// TestFirstClusterTour runs the lines of docs/start/first-cluster.md one after the other, on a network where all
+// ports are free, and stops at the first that fails. Programs that the lines start end with the test.
 func TestFirstClusterTour(t *testing.T) {
 	if !effort.Long() {
 		t.Skip("runs with -long")
@@ -388,7 +388,7 @@ func TestFirstClusterTour(t *testing.T) {
 	effort.Has(t, strings.Join(out, ""), "every invariant holds", "the walk-through")
 }
 
-// needTourTools skips the test where something is missing that the lines need.
+// needTourTools skips the test if a program that the lines need is missing.
 func needTourTools(t *testing.T) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -409,7 +409,7 @@ func needTourTools(t *testing.T) {
 	}
 }
 
-// tourFolder makes a folder of the user nobody with the binary.
+// tourFolder makes a folder with the binary that belongs to the user nobody.
 func tourFolder(t *testing.T) string {
 	t.Helper()
 	name := effort.Must(binary())(t)

@@ -29,22 +29,22 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// scoreReport is how well the addresses of lists were judged, and how their receivers were treated.
+// scoreReport shows how well the addresses of lists were judged, and how their receivers were treated.
 type scoreReport struct {
 	Addresses  int
 	Domains    int
 	Knowable   int // addresses that a careful engine can decide
-	Found      int // of these: the right outcome
-	Reasoned   int // of these: with a right reason
-	Unfinished int // still waited for their receivers' limits when the time was up, and count in nothing else
+	Found      int // of these, with the right outcome
+	Reasoned   int // of these, with a right reason
+	Unfinished int // still waiting for receivers' limits at the end; not counted elsewhere
 	Replayed   int // addresses whose stored evidence was judged again
-	Changed    int // of these: with another result; must be 0
+	Changed    int // of these, with another result; must be 0
 	Sessions   int
 	Rcpts      int
-	TooEarly   int            // greylisted, asked before the stated time
+	TooEarly   int            // greylisted addresses asked before the stated time
 	Wrong      map[string]int // false statements; must be none
-	Missed     map[string]int // what was said instead of what can be known
-	Rude       map[string]int // guards that were tripped, and bad manners; must be none
+	Missed     map[string]int // results of knowable addresses that were not found
+	Rude       map[string]int // tripped guards and bad manners; must be none
 }
 
 // newScoreReport counts the results of lists.
@@ -98,7 +98,7 @@ func (r *scoreReport) count(j judged) {
 	}
 }
 
-// compared counts the outcomes that a sample got as a lab knows them.
+// compared counts how the outcomes of a sample agree with what the lab knows.
 func compared(lab *smtplab.Lab, sample []string, got func(address string) (smtp.Outcome, smtp.Reason)) scoreReport {
 	all := make([]judged, len(sample))
 	for i, address := range sample {
@@ -111,21 +111,21 @@ func compared(lab *smtplab.Lab, sample []string, got func(address string) (smtp.
 // good reports whether the run keeps every promise.
 func (r *scoreReport) good() bool { return len(r.Wrong) == 0 && r.Changed == 0 && len(r.Rude) == 0 }
 
-// A whole run of a small list: all that can be known is known, nothing is wrong, and
+// TestLabScoreOfHonestReceivers is a whole run of a small list: everything knowable is known, nothing is wrong, and
 // the kept evidence gives each outcome and reason again.
 func TestLabScoreOfHonestReceivers(t *testing.T) {
 	effort.NotShort(t, "runs a node for twenty seconds")
 	t.Parallel()
 	effort.OnlyNode(t)
-	// Unknowable addresses would be given up only after a minute. On a busy machine more addresses stay unfinished, but
-	// the finished ones are known. Addresses that end after the results were read are replayed too.
+	// Unknowable addresses would be given up only after a minute. On a busy machine more addresses stay unfinished,
+	// but the finished ones are known. Addresses that end after the results were read are replayed too.
 	r := score(t, "honest", 120, 20*time.Second)
 	effort.ErrorIf(t, !r.good() || r.Found != r.Knowable || r.Knowable < 20 || r.Replayed < r.Addresses-r.Unfinished ||
 		r.Replayed < 20 || r.Addresses != 120, "%+v", r)
 }
 
-// TestAccuracy measures accuracy and manners: `make accuracy`. A sixth of the addresses is of the bad list, so that
-// even the strictest receiver takes only minutes.
+// TestAccuracy measures accuracy and manners: `make accuracy`. A sixth of the addresses is of the bad list; with so
+// few, even the strictest receiver takes only minutes.
 func TestAccuracy(t *testing.T) {
 	if !effort.Long() {
 		t.Skip("takes 13 minutes: make accuracy")
@@ -139,8 +139,8 @@ func TestAccuracy(t *testing.T) {
 	}
 }
 
-// The score is not good when a statement is false, a guard was tripped or evidence
-// says otherwise when it is judged again; what nobody knows in time is no mistake.
+// TestScoreReportCounts: a score is not good if a statement is false, a guard was tripped, or evidence judged again
+// gives another result. An address that nobody knows in time is no mistake.
 func TestScoreReportCounts(t *testing.T) {
 	of := func(o smtp.Outcome, reason smtp.Reason) judged {
 		return judged{labelled: labelled{address: "a@b.test", want: smtplab.Expectation{Outcome: smtp.Invalid, Knowable: true,
@@ -196,9 +196,9 @@ type part struct {
 	again evidence.ReplaySummary
 }
 
-// score makes a list of n addresses, verifies it and counts the results. It gives each family of personalities a lab
-// and a node of its own for mixAll: a source refused by many receivers is suspended at all, so the families that refuse
-// us would block the others. They run at the same time, nearly all of which is waiting.
+// score makes a list of n addresses, verifies it and counts the results. For mixAll each family of personalities gets
+// its own lab and node, because a source that many receivers refuse is suspended everywhere: the families that refuse
+// us would block the others. They run at the same time, and mostly wait.
 func score(t *testing.T, mix string, n int, within time.Duration) scoreReport {
 	t.Helper()
 	if mix != mixAll {
@@ -228,15 +228,15 @@ func scorePart(t *testing.T, mix string, n int, within time.Duration) part {
 	return part{all, tr.lab.Manners(), tr.replay(t, id, all)}
 }
 
-// Mixes beside those of one family of personalities.
+// Mixes besides those of one family of personalities.
 const (
-	mixEveryday = "everyday" // as customers' lists are
+	mixEveryday = "everyday" // like customers' lists
 	mixAll      = "all"      // every family
 	mixBad      = "bad"      // missing mailboxes only, at receivers whose harvest guards count them
 )
 
-// scoreMailboxes are how the addresses at a domain begin: most exist, some don't, and there is one of each special
-// kind.
+// scoreMailboxes are the beginnings of the addresses at a domain. Most exist, some don't, and there is one of each
+// special kind.
 var scoreMailboxes = [20]string{"anna.", "anna.", "ghost-", "full.", "anna.", "disabled.", "anna.", "ghost-",
 	"restricted", "anna.", "overquota", "anna.", "ghost-", "busy.", "anna.", "anna.", "anna.", "anna.", "anna.", "anna."}
 
@@ -253,7 +253,7 @@ func scoreList(lab *smtplab.Lab, mix string, n int) (list []labelled) {
 	}
 	family, perDomain := mix, len(scoreMailboxes)
 	if mix == mixBad {
-		family, perDomain = "guard", 40 // more missing mailboxes at one receiver than any guard tolerates
+		family, perDomain = "guard", 40 // one receiver gets more missing mailboxes than any guard tolerates
 	}
 	var members []string
 	for _, p := range smtplab.Personalities() {
@@ -268,10 +268,10 @@ func scoreList(lab *smtplab.Lab, mix string, n int) (list []labelled) {
 		}
 		add(fmt.Sprintf("%s%s@d%d-%s.test", begins, letters(i), i/perDomain, personality), personality)
 	}
-	return interleaved(list) // a customer's file has no order
+	return interleaved(list) // customers' files are not sorted
 }
 
-// interleaved takes from the list in strides, so that no domain stands in one block.
+// interleaved reorders a list in strides, so that the addresses of a domain don't stand together.
 func interleaved(list []labelled) []labelled {
 	const stride = 97
 	out := make([]labelled, 0, len(list))
@@ -283,7 +283,7 @@ func interleaved(list []labelled) []labelled {
 	return slices.Clip(out)
 }
 
-// replay judges every attempt of a verification again, from the stored evidence.
+// replay judges every attempt of a verification again from the stored evidence.
 func (tr *trial) replay(t *testing.T, id string, all []judged) evidence.ReplaySummary {
 	t.Helper()
 	return effort.Must(evidence.Replay(t.Context(), tr.node.Book, uuid.MustParse(id), evidence.ReplayQuery{
@@ -295,15 +295,15 @@ func (tr *trial) replay(t *testing.T, id string, all []judged) evidence.ReplaySu
 		}}))(t)
 }
 
-// A trial scales the long waits of real receivers, so that it ends in minutes. The limits are the shipped ones, so that
-// it shows a node's real manners.
+// A trial scales the long waits of real receivers, so that it ends in minutes. It uses the shipped limits, and so
+// shows a node's real manners.
 const (
-	// trialHour is how long an hour lasts, for the lab and for the node. Within a run even the strictest receiver then
-	// answers its part of a list of bad addresses. Still, in one such hour the unscaled rates would allow more refusals
-	// than guards tolerate: 30 sessions of 2.
+	// trialHour is how long an hour lasts, for the lab and for the node. So even the strictest receiver answers its
+	// part of a list of bad addresses within a run. The rates are not scaled: in one such hour they allow 30 sessions
+	// with 2 refusals each, more than guards tolerate.
 	trialHour = 36 * time.Second
 
-	// trialGreylist stands for the 300 s of the commonest implementation.
+	// trialGreylist stands for the 300 s of the most common greylisting program.
 	trialGreylist = trialHour / 12
 
 	// trialGiveUp is how long an undecided address is asked again: several times the lab's longest scaled greylisting.
@@ -321,11 +321,11 @@ type labelled struct {
 // judged is a trial's result for one address.
 type judged struct {
 	labelled
-	outcome smtp.Outcome // smtp.Undecided: not known when the time was up
+	outcome smtp.Outcome // smtp.Undecided: not known at the end
 	reason  smtp.Reason
 }
 
-// trial is a lab and a whole node in this process: ledger, actors, sockets.
+// trial is a lab and a whole node in this process, with ledger, actors and sockets.
 type trial struct {
 	folder string // of its data
 	lab    *smtplab.Lab
@@ -336,11 +336,11 @@ type trial struct {
 func trialLab() smtplab.Options {
 	o := smtplab.Defaults()
 	o.GreylistWait, o.HourLasts = trialGreylist, trialHour
-	o.SessionsMax = 2 * node.SessionsMax // its only client is this node, which limits itself
+	o.SessionsMax = 2 * node.SessionsMax // the lab's only client is this node, which limits itself
 	return o
 }
 
-// startTrial starts both, until the test ends.
+// startTrial starts a lab and a node, which run until the test ends.
 func startTrial(t *testing.T, o smtplab.Options, change func(l *smtplab.Lab, c *config.Config)) *trial {
 	t.Helper()
 	tr := &trial{folder: filepath.Join(t.TempDir(), "data"), lab: startLab(t, o)}
@@ -353,7 +353,7 @@ func startTrial(t *testing.T, o smtplab.Options, change func(l *smtplab.Lab, c *
 	return tr
 }
 
-// trialConfig is the configuration of a trial's node: the defaults, except for its folder, the lab, and the waits.
+// trialConfig is the configuration of a trial's node: the defaults, except for the folder, the lab and the waits.
 func trialConfig(folder string, lab *smtplab.Lab) config.Config {
 	c := node.LocalConfig(config.Default(), folder, false)
 	c.Throttle.File = ""
@@ -369,8 +369,8 @@ func trialConfig(folder string, lab *smtplab.Lab) config.Config {
 	return c
 }
 
-// verify verifies a list for a limited time, and gives the results in the order of the list, as a customer reads them,
-// with the verification's id.
+// verify verifies a list for a limited time. It returns the results in the order of the list, as a customer reads
+// them, and the verification's id.
 func (tr *trial) verify(t *testing.T, list []labelled, within time.Duration) ([]judged, string) {
 	t.Helper()
 	var file, results bytes.Buffer

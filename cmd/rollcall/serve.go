@@ -82,9 +82,9 @@ func serve(c *cobra.Command, e environment, loaded config.Config, dev bool) erro
 	return err
 }
 
-// tellManager tells the process's manager, such as systemd for a unit of Type=notify, that the node serves, and twice
-// in each WATCHDOG_USEC that the process still runs. The function it returns tells that the node drains. Without
-// NOTIFY_SOCKET all this does nothing.
+// tellManager notifies the process's manager, such as systemd for a unit of Type=notify, that the node serves. Twice
+// in each WATCHDOG_USEC it also notifies that the process still runs. The function it returns notifies that the node
+// drains. Without NOTIFY_SOCKET all this does nothing.
 func tellManager(log *slog.Logger) (stopping func()) {
 	tell := func(state string) {
 		if _, err := daemon.SdNotify(false, state); err != nil {
@@ -93,7 +93,7 @@ func tellManager(log *slog.Logger) (stopping func()) {
 	}
 	tell(daemon.SdNotifyReady)
 	if every, err := daemon.SdWatchdogEnabled(false); err == nil && every > 0 {
-		go func() { // until the process ends, also while it drains
+		go func() { // runs until the process ends, also while it drains
 			for range time.Tick(every / 2) {
 				tell(daemon.SdNotifyWatchdog)
 			}
@@ -102,8 +102,8 @@ func tellManager(log *slog.Logger) (stopping func()) {
 	return func() { tell(daemon.SdNotifyStopping) }
 }
 
-// startedAs is what to type to run this program again: its name, or a `go run` command, whose binary is deleted at the
-// end.
+// startedAs returns the command that runs this program again: its name, or a `go run` command, whose binary is
+// deleted when it ends.
 func startedAs(name string) string {
 	if strings.Contains(name, "/go-build") {
 		return "go run ./cmd/rollcall"
@@ -144,19 +144,19 @@ func printDev(c *cobra.Command, n *node.Node, loaded config.Config) error {
 	return nil
 }
 
-// limitMemory sets Go's memory limit to nine tenths of what the cgroups of this process allow, so that it collects
-// garbage sooner instead of being killed. The remainder is for memory that Go does not count, such as the embedded
-// ledger's files in memory. GOMEMLIMIT takes precedence.
+// limitMemory sets Go's memory limit to nine tenths of what this process's cgroups allow. So Go collects garbage
+// sooner, before the system kills the process. The remainder is for memory that Go does not count, such as the
+// embedded ledger's files in memory. GOMEMLIMIT takes precedence.
 func limitMemory(log *slog.Logger) {
 	limit, err := memlimit.Set()
 	if err != nil {
-		log.Debug("no memory limit of a cgroup", "err", err) // as on a machine without a memory controller
+		log.Debug("no memory limit of a cgroup", "err", err) // for example on a machine without a memory controller
 	} else if limit < math.MaxInt64 {
 		log.Info("memory limit of Go", "limit", limit)
 	}
 }
 
-// newLogger makes the process's logger; c is validated.
+// newLogger makes the process's logger. c has been validated.
 func newLogger(w io.Writer, c config.Log) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {

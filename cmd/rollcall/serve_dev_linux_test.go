@@ -20,9 +20,9 @@ import (
 	"rollcall/config/effort"
 )
 
-// TestServeDevSpeaksToPeople: at a terminal there is no log between the lines for people, who are told how the program
-// was started, a new link at each start, and of a name that no simulated receiver has that it has none, at once. Who
-// started the node by systemd's protocol is told when it serves, that it runs, and when it drains.
+// TestServeDevSpeaksToPeople: at a terminal there is no log between the lines for people. They read how the program
+// was started and, at each start, a new link. A name that no simulated receiver has gets that answer at once. A
+// systemd manager is notified when the node serves, that it runs, and when it drains.
 func TestServeDevSpeaksToPeople(t *testing.T) {
 	t.Parallel()
 	c, service, first := newCustomerCLI(t)
@@ -63,7 +63,7 @@ func TestServeDevSpeaksToPeople(t *testing.T) {
 	effort.ErrorIf(t, strings.Contains(shown, "{") || strings.Contains(shown, "level=") ||
 		!strings.Contains(shown, "  "+node.Path+" verify examples/"), "a person reads\n%s", shown)
 	if anew := link.FindString(shown); anew == "" || anew == old {
-		t.Errorf("the link of the second start is %q, the first one's was %q", anew, old)
+		t.Errorf("the link of the second start is %q, that of the first was %q", anew, old)
 	}
 }
 
@@ -75,15 +75,15 @@ func TestStartedAs(t *testing.T) {
 	}
 }
 
-// terminal is one at which somebody answers questions.
+// terminal is a terminal at which a simulated person answers questions.
 type terminal struct {
-	name string // of the side that programs have
+	name string // of the device that programs open
 
 	mu   sync.Mutex
 	text strings.Builder // guarded by mu
 }
 
-// newTerminal makes a terminal of 80 columns. When a program shows a key of answers, the answer is typed, once.
+// newTerminal makes a terminal of 80 columns. When a program shows a key of answers, the value is typed, once.
 func newTerminal(t *testing.T, answers map[string]string) *terminal {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -101,7 +101,7 @@ func newTerminal(t *testing.T, answers map[string]string) *terminal {
 	}
 	effort.OK(t, err)
 	m := &terminal{name: fmt.Sprint("/dev/pts/", number)}
-	// As long as the test holds it open, reading goes on between programs.
+	// While the test holds the terminal open, reading continues between programs.
 	program := effort.Must(os.OpenFile(m.name, os.O_RDWR|unix.O_NOCTTY, 0))(t)
 	t.Cleanup(func() { _ = program.Close() })
 	go m.answer(person, answers)
@@ -129,7 +129,7 @@ func (m *terminal) answer(person *os.File, answers map[string]string) {
 	}
 }
 
-// shown returns the output that a person has seen until now.
+// shown returns the output that a person has seen so far.
 func (m *terminal) shown() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -139,7 +139,7 @@ func (m *terminal) shown() string {
 // fullDisk is a device on which every write fails with "no space left".
 const fullDisk = "/dev/full"
 
-// TestHelpOnAFullDisk: every command that there is ends with exit 1 when its help can't be written.
+// TestHelpOnAFullDisk: every command ends with exit 1 if its help can't be written.
 func TestHelpOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	full := effort.Must(os.OpenFile(fullDisk, os.O_WRONLY, 0))(t)
@@ -156,8 +156,8 @@ func TestHelpOnAFullDisk(t *testing.T) {
 	effort.ErrorIf(t, tried < 50, "only %d commands were tried", tried)
 }
 
-// TestOutputThatCannotBeWritten: commands end with exit 1 when standard output is a full disk, or a pipe that nobody
-// reads: then the system would kill a process for what it writes, unless it says otherwise.
+// TestOutputThatCannotBeWritten: commands end with exit 1 if standard output is a full disk or a pipe that nobody
+// reads. For such a pipe the system kills a process, unless the process ignores SIGPIPE.
 func TestOutputThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
@@ -178,7 +178,7 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 		var stderr bytes.Buffer
 		command := c.command(t.Context(), x.args...)
 		command.Stdout, command.Stderr = x.stdout, &stderr
-		_ = command.Run() // its code says how it ended
+		_ = command.Run() // the exit code says how it ended
 		effort.Is(t, command.ProcessState.ExitCode(), exitFailed, x.args)
 		effort.Has(t, stderr.String(), "rollcall: write the output: ", x.args)
 	}

@@ -18,8 +18,8 @@ import (
 // portsGiven counts the ports of freePort.
 var portsGiven atomic.Int64
 
-// freePort returns a port that was free a moment ago, and never the same twice. It
-// lies below those of labs, of whoever asks the system for any, and of the defaults.
+// freePort returns a port that was free a moment ago, and never the same twice. The ports are below those of labs,
+// those that the system gives out, and the defaults.
 func freePort(t *testing.T) int {
 	t.Helper()
 	var err error
@@ -36,7 +36,7 @@ func freePort(t *testing.T) int {
 	return 0
 }
 
-// startDev starts serve --dev on free ports and waits until it has said what to try.
+// startDev runs serve --dev on free ports and waits until it has printed what to try.
 func startDev(c *cli, more ...string) (b *background, api string) {
 	c.t.Helper()
 	http, upload, admin := freePort(c.t), freePort(c.t), freePort(c.t)
@@ -87,7 +87,7 @@ func TestOperatorsCommandsAgainstANode(t *testing.T) {
 	node.terminate()
 }
 
-// TestANodeWithTLS is reached by its commands over TLS and at a unix socket.
+// TestANodeWithTLS: commands reach a node over TLS and at a unix socket.
 func TestANodeWithTLS(t *testing.T) {
 	t.Parallel()
 	effort.NotShort(t, "a whole node")
@@ -112,13 +112,13 @@ func TestANodeWithTLS(t *testing.T) {
 	holds(t, c.fails(exitFailed, "workspace", "list", "--admin", "unix:"+socket+".not"), "no node answers at unix:")
 }
 
-// freeAddress is a port of loopback that was free a moment ago.
+// freeAddress returns an address of loopback whose port was free a moment ago.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	return net.JoinHostPort("127.0.0.1", fmt.Sprint(freePort(t)))
 }
 
-// TestANodeRefusesAFolderThatOthersWrite: the error is one line, and nothing is made in the folder.
+// TestANodeRefusesAFolderThatOthersWrite: the error is one line, and the node makes nothing in the folder.
 func TestANodeRefusesAFolderThatOthersWrite(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)

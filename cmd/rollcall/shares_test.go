@@ -32,16 +32,16 @@ import (
 	"rollcall/ledger"
 )
 
-// Two tenants on one node: whatever the first does, the second's small file is done in three
-// times the time that it takes alone.
+// Two tenants use one node. Whatever the first tenant does, the second tenant's small file takes at most three times
+// as long as alone.
 
 const (
 	// slowdownMost is how many times its idle time a file may take.
 	slowdownMost = 3
-	// idleLeast is what an idle time counts at least. Alone the file takes 25 ms, most of it a step of the client
-	// that polls. Both tenants and the node are one process on a machine of two cores, which other tests use too:
-	// that alone can make 25 ms three times as long. What the tests are about made it a minute, or for ever. What
-	// the process waits for a processor is allowed on top, see unhindered.
+	// idleLeast is the least time that an idle measurement counts. Alone the file takes 25 ms, most of it one polling
+	// step of the client. Both tenants and the node are one process on a machine of two cores that runs other tests
+	// too, so 25 ms may easily become three times as long. Faults that these tests look for would make it a minute or
+	// endless. The time that the process waits for a processor is allowed on top, see unhindered.
 	idleLeast = time.Second
 )
 
@@ -57,14 +57,14 @@ func newShared(t *testing.T, change func(c *config.Config)) *shared {
 	folder := filepath.Join(t.TempDir(), "data")
 	n := labNode(t, folder, func(c *config.Config) {
 		openedWide(t, c, false)
-		c.HTTP.CreatesPerSecond, c.HTTP.CreatesBurst = 1000, 1000 // the first is not to be slowed by these
+		c.HTTP.CreatesPerSecond, c.HTTP.CreatesBurst = 1000, 1000 // these limits must not slow the first tenant
 		c.HTTP.ReadsPerSecond, c.HTTP.Burst = 1000, 1000
 		change(c)
 	})
 	return &shared{t, n, customerOf(t, n, folder, "first", 0), customerOf(t, n, folder, "second", 1000)}
 }
 
-// file has the second tenant send ten addresses, and gives how long it took until the last was known.
+// file makes the second tenant send ten addresses. It returns how long it took until the last one was known.
 func (s *shared) file() time.Duration {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
@@ -87,10 +87,10 @@ func (s *shared) file() time.Duration {
 	}
 }
 
-// unhindered measures the second's file alone, has the first begin and compares.
+// unhindered measures the second tenant's file alone, then beside the first tenant, and compares the times.
 func (s *shared) unhindered(begin func(ctx context.Context)) {
 	s.t.Helper()
-	s.file() // what is learned of the domain is learned before
+	s.file() // so that the facts about the domain are learned before
 	alone := []time.Duration{s.file(), s.file(), s.file()}
 	slices.Sort(alone)
 	ctx, cancel := context.WithCancel(s.t.Context())
@@ -104,15 +104,16 @@ func (s *shared) unhindered(begin func(ctx context.Context)) {
 		others)
 	most := time.Duration((1 + others) * slowdownMost * float64(max(alone[1], idleLeast)))
 	if beside[1] > most {
-		s.t.Errorf("beside the first tenant it took %s, alone %s: want at most %s", beside[1], alone[1], most)
+		s.t.Errorf("beside the first tenant the file took %s, alone %s: want at most %s", beside[1], alone[1], most)
 	}
 }
 
-// A threadTime is how long a thread ran so far, and how long it could have run but waited for a processor: what other
-// processes of a busy machine take from this one.
+// threadTime is how long a thread has run, and how long it could have run but waited for a processor, because other
+// processes of a busy machine took it.
 type threadTime struct{ ran, waited int64 }
 
-// threadTimes reads them for each thread of this process by its number. There are none where the system does not say.
+// threadTimes reads the times of each thread of this process, by its number. It returns none if the system does not
+// report them.
 func threadTimes(t *testing.T) map[string]threadTime {
 	t.Helper()
 	files := effort.Must(filepath.Glob("/proc/self/task/*/schedstat"))(t)
@@ -129,8 +130,8 @@ func threadTimes(t *testing.T) map[string]threadTime {
 	return times
 }
 
-// waitedPerRan is how long threads waited for a processor between two readings, for each second that they ran. A
-// thread that ended between them counts in neither, and one with the number of an ended one as a new one.
+// waitedPerRan returns how long threads waited for a processor between two readings, for each second that they ran. A
+// thread that ended in between counts in neither reading; one that has the number of an ended thread counts as new.
 func waitedPerRan(before, after map[string]threadTime) float64 {
 	var sum threadTime
 	for number, now := range after {
@@ -143,15 +144,15 @@ func waitedPerRan(before, after map[string]threadTime) float64 {
 	return float64(sum.waited) / float64(max(sum.ran, int64(time.Millisecond)))
 }
 
-// sum adds up a metric's series that have these labels.
+// sum adds up the series of a metric that have these labels.
 func (s *shared) sum(name string, labels ...string) float64 {
 	s.t.Helper()
 	return nettest.Sum(s.t, s.node.Registry, name, labels...)
 }
 
-// raw begins an upload of the first tenant on a connection of its own; the body is for the caller.
+// raw begins an upload of the first tenant on a connection of its own. The caller sends the body.
 func (s *shared) raw(ctx context.Context, size int64) (net.Conn, error) {
-	mine := *s.first // a client is one goroutine's
+	mine := *s.first // a client is for one goroutine
 	made, err := mine.Create(ctx, uuid.New(), size, "large.csv")
 	if err != nil {
 		return nil, err
@@ -169,7 +170,8 @@ func (s *shared) raw(ctx context.Context, size int64) (net.Conn, error) {
 	return c, err
 }
 
-// TestSlowUploadsOfOneTenantLeavePlaces: without credits it sends 130 kB a second over as many uploads as it gets.
+// TestSlowUploadsOfOneTenantLeavePlaces: a tenant without credits sends 130 kB a second over as many uploads as it
+// gets.
 func TestSlowUploadsOfOneTenantLeavePlaces(t *testing.T) {
 	t.Parallel()
 	s := newShared(t, func(*config.Config) {})
@@ -199,8 +201,8 @@ func TestSlowUploadsOfOneTenantLeavePlaces(t *testing.T) {
 // nothing, and replaces those that are closed.
 func TestSilentSocketsOfOneAddressLeavePlaces(t *testing.T) {
 	t.Parallel()
-	// The storage URL has its default; that of the API would take a good part of the files of a process
-	// that has both ends of each.
+	// The storage URL has its default number of connections. The API's default would use many of this process's
+	// files, because the process has both ends of each connection.
 	s := newShared(t, func(c *config.Config) { c.HTTP.Connections = 1024 })
 	const sockets = 1064
 	stranger := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP("127.0.0.2")}}
@@ -235,8 +237,8 @@ func TestSilentSocketsOfOneAddressLeavePlaces(t *testing.T) {
 	}
 }
 
-// TestAFloodOfUploadsLeavesTurns: one tenant uses all its places to create verifications and to send chunks, as fast as
-// the node takes them.
+// TestAFloodOfUploadsLeavesTurns: one tenant uses all its places to create verifications and send chunks, as fast as
+// the node accepts them.
 func TestAFloodOfUploadsLeavesTurns(t *testing.T) {
 	t.Parallel()
 	s := newShared(t, func(c *config.Config) { c.Limits.MaxOpenVerifications = 100_000 })
@@ -280,7 +282,7 @@ func TestAFloodOfUploadsLeavesTurns(t *testing.T) {
 	effort.ErrorIf(t, stored < 10<<20, "the first stored %.0f bytes, which is no flood", stored)
 }
 
-// flood creates one more verification of the first tenant, without patience.
+// flood creates one more verification of the first tenant, without repeats.
 func (s *shared) flood(ctx context.Context) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.node.APIURL+"/v1/verifications", nil)
 	if err != nil {
@@ -320,7 +322,8 @@ func (s *shared) sends(ctx context.Context, domain string, addresses int) uuid.U
 	return uuid.MustParse(mustHandIn(ctx, s.t, s.first, []byte(numbered("ghost", domain, addresses))))
 }
 
-// TestFilesAtSilentReceiversLeaveLeases: one tenant has more of them than a node works on at a time.
+// TestFilesAtSilentReceiversLeaveLeases: one tenant has more files at silent receivers than a node works on at a
+// time.
 func TestFilesAtSilentReceiversLeaveLeases(t *testing.T) {
 	t.Parallel()
 	const most, files = 16, 40
@@ -332,12 +335,12 @@ func TestFilesAtSilentReceiversLeaveLeases(t *testing.T) {
 		}
 		effort.Within(t, "its share of the leases to be taken", func() bool { return s.sum("rollcall_leases") >= most/2 })
 	})
-	// Files at silent receivers end for nobody, but the second tenant's last one may just have ended.
+	// Files at silent receivers never end, but the second tenant's last file may just have ended.
 	effort.Within(t, "one tenant to have its share of leases", func() bool { return s.sum("rollcall_leases") <= most/2 })
 	effort.Is(t, s.sum("rollcall_workspaces_full"), 1, "workspaces have their share")
 }
 
-// TestFilesThatWaitForLongTakeNoLease: they are parked, and are cancelled at once all the same.
+// TestFilesThatWaitForLongTakeNoLease: files that wait long are parked, and can still be cancelled at once.
 func TestFilesThatWaitForLongTakeNoLease(t *testing.T) {
 	t.Parallel()
 	const files = 40
@@ -365,7 +368,7 @@ func TestFilesThatWaitForLongTakeNoLease(t *testing.T) {
 	}
 }
 
-// TestLargeFilesOfOneTenantLetOthersPass: they take more memory than there is for files.
+// TestLargeFilesOfOneTenantLetOthersPass: one tenant's files need more memory than there is for files.
 func TestLargeFilesOfOneTenantLetOthersPass(t *testing.T) {
 	t.Parallel()
 	const files, addresses = 5, 120_000
@@ -381,12 +384,12 @@ func TestLargeFilesOfOneTenantLetOthersPass(t *testing.T) {
 	effort.ErrorIf(t, n > 8<<20, "%v bytes of files are in memory", n)
 }
 
-// wideAllowance is one that stands in nobody's way but for its rate.
+// wideAllowance is a throttle file that limits only the rate.
 //
 //go:embed testdata/wide_allowance.toml
 var wideAllowance string
 
-// goodFile has existing addresses, each of them at each domain. A domain's number replaces its #.
+// goodFile makes a file of existing addresses, each at every domain. A domain's number replaces the # in its name.
 func goodFile(prefix, domain string, domains, each int) []byte {
 	var b bytes.Buffer
 	b.WriteString("email\n")
@@ -398,9 +401,9 @@ func goodFile(prefix, domain string, domains, each int) []byte {
 	return b.Bytes()
 }
 
-// TestASmallFileBehindABigOne: ten addresses behind a file that is asked for hours, at the
-// same receiver, take at most three times as long as with nothing else to do: of the same
-// workspace and of another one; also where an operator has a host for each of its customers.
+// TestASmallFileBehindABigOne: ten addresses behind a file that takes hours at the same receiver take at most three
+// times as long as alone. The small file may be of the same workspace or another one, and the receiver may have a
+// host for each of its customers.
 func TestASmallFileBehindABigOne(t *testing.T) {
 	effort.Children(t)
 	t.Parallel()
@@ -410,7 +413,7 @@ func TestASmallFileBehindABigOne(t *testing.T) {
 	}
 	for _, x := range []struct {
 		name, receiver, domain string
-		domains, few           int // in the big file and in a small one
+		domains, few           int // addresses of the big file and of a small one
 	}{
 		{"one domain", limitedDomain, limitedDomain, 1, 1},
 		{"an operator with a host for each customer", "mail.protection.outlook.com", "c#-office365.test", rows / 20, 10},
@@ -449,7 +452,7 @@ func smallBehindBig(t *testing.T, receiver string, big []byte, small func(prefix
 		alone.Seconds(), own.Seconds(), len(big), other.Seconds())
 	most := 3 * alone
 	if !effort.Long() {
-		most += 20 * time.Second // others run beside it; a turn behind the big file would take minutes
+		most += 20 * time.Second // other tests run beside it; waiting for the big file would take minutes
 	}
 	effort.ErrorIf(t, own > most || other > most, "%v and %v behind the big file, want at most %v", own, other, most)
 	node.terminate()

@@ -84,7 +84,7 @@ func parseFields(args []string) (map[string]string, error) {
 	return fields, nil
 }
 
-// unknownField is the error about an unknown field: it names the likely one, and all.
+// unknownField is the error about an unknown field. It names the most similar field, and all fields.
 func unknownField(name string) string {
 	text := fmt.Sprintf("there is no field %q", name)
 	if near := config.Nearest(name, fieldNames()); near != "" {
@@ -116,7 +116,7 @@ var errCandidate = errors.New("it cannot be used")
 
 type checkView struct {
 	File     string           `json:"file"`
-	OK       bool             `json:"ok"`    // no finding is an error
+	OK       bool             `json:"ok"`    // whether no finding is an error
 	Rules    int              `json:"rules"` // with those of the configuration; 0 when it cannot be used
 	Findings []config.Finding `json:"findings"`
 }
@@ -125,8 +125,8 @@ func newThrottleCheck(e environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a throttle file before it is used; exit 1 with each fault and its place",
-		Long: "Check a throttle file before it is used, here and without a node: faults with line and column, rules that\n" +
-			"cannot match, rules that exceed the known limits of a mail operator. Exit 1 when it could not be used; a\n" +
+		Long: "Check a throttle file before a node uses it. It lists faults with line and column, rules that\n" +
+			"cannot match, rules that exceed the known limits of a mail operator. Exit 1 if the file can't be used; a\n" +
 			"warning is no failure. --config names the configuration that it belongs to.",
 		Example: "  rollcall throttle check throttle.new.toml && mv throttle.new.toml throttle.toml",
 	}
@@ -198,12 +198,12 @@ type changeFlags struct{ holds, reason string }
 func addChangeFlags(c *cobra.Command) *changeFlags {
 	f := &changeFlags{}
 	c.Flags().StringVar(&f.holds, "for", "", "how long it lasts: 30m, 2h, 3d")
-	c.Flags().StringVar(&f.reason, "reason", "", "why, for those who see it and for the operator log")
+	c.Flags().StringVar(&f.reason, "reason", "", "why, for the operator log and for people who see the override")
 	return f
 }
 
 // followWithin is how long the asked node may take to apply a change: nodes read changes every second. followEvery is
-// how often the command checks.
+// how often the command checks that.
 const (
 	followWithin = 4 * time.Second
 	followEvery  = 100 * time.Millisecond
@@ -211,12 +211,12 @@ const (
 
 type setView struct {
 	Override admin.ThrottleRule   `json:"override"`
-	Before   *inspect.Explanation `json:"before"` // null: it could not be explained
-	After    *inspect.Explanation `json:"after"`  // null: the same, or the node had not applied it yet
-	warn     func()               // of a name that may be mistyped
+	Before   *inspect.Explanation `json:"before"` // null: the values could not be explained
+	After    *inspect.Explanation `json:"after"`  // null: not explained, or the node had not applied it yet
+	warn     func()               // warns of a name that may be mistyped
 }
 
-// set sets an override for as long and because of what the flags say.
+// set sets an override; the flags give its length and reason.
 func (f *changeFlags) set(c *cobra.Command, node *adminFlags, call admin.OverrideCall) (out setView, err error) {
 	holds, err := parseFor(f.holds)
 	if err != nil {
@@ -248,7 +248,7 @@ func (f *changeFlags) set(c *cobra.Command, node *adminFlags, call admin.Overrid
 	return out, nil
 }
 
-// awaitRules asks a node about a key until it follows a change of overrides; nil: not in time.
+// awaitRules asks a node about a key until the node has applied a change of overrides; nil: not in time.
 func awaitRules(ctx context.Context, explain func(context.Context, string) (inspect.Explanation, error), key string,
 	follows func(inspect.Explanation) bool) *inspect.Explanation {
 	ctx, cancel := context.WithTimeout(ctx, followWithin)
@@ -278,7 +278,7 @@ func says(x inspect.Explanation, id string) bool {
 	return false
 }
 
-// unknownName warns that no receiver or rule has the name of an override, which may be mistyped.
+// unknownName warns if no receiver or rule has the name of an override, because the name may be mistyped.
 func unknownName(ctx context.Context, client *client.Admin, out setView) string {
 	name := out.Override.Name
 	if strings.HasPrefix(name, throttle.SourcePrefix) {
@@ -315,7 +315,7 @@ func unknownName(ctx context.Context, client *client.Admin, out setView) string 
 	if x, err := client.Explain(ctx, name); err == nil && len(x.Receiver)+len(x.Hosts) > 0 {
 		return ""
 	}
-	return fmt.Sprintf("it is set, but no present receiver and no other rule has the name %s: check the spelling", name)
+	return fmt.Sprintf("the override is set, but no receiver and no other rule has the name %s: check the spelling", name)
 }
 
 func printSet(b *term.Page, out setView) {
@@ -382,7 +382,7 @@ func newThrottleClear(node *adminFlags) *cobra.Command {
 			"stay as they are.",
 		Example: "  rollcall throttle clear example.net\n  rollcall throttle clear example.net --id 5f2c91aa",
 	}
-	id := c.Flags().String("id", "", "only this one: its id, or the beginning of it, as 'rollcall throttle list' shows it")
+	id := c.Flags().String("id", "", "only the override with this id or beginning of an id, from 'rollcall throttle list'")
 	reason := c.Flags().String("reason", "", "why, for the operator log")
 	of := "this id"
 	return adminCommand(node, c, func(to *client.Admin, args []string) (ended admin.Cleared, err error) {

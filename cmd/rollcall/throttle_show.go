@@ -62,7 +62,7 @@ type explanation struct {
 	details []inspect.ReceiverDetail
 }
 
-// valueMost is how wide the values are; a longer one takes a line of its own.
+// valueMost is the width of the values. A longer value takes a line of its own.
 const valueMost = 13
 
 func (x explanation) print(b *term.Page) {
@@ -112,7 +112,7 @@ func from(said inspect.Said, now time.Time) string {
 	return listed(ruleKey(said.Name), place, when("", said.Until, now, term.Until)) + after(": ", said.Reason)
 }
 
-// notes lists what the table does not show.
+// notes returns sentences about what the table does not show.
 func (x explanation) notes() (notes []string) {
 	if len(x.Narrower) > 0 {
 		notes = append(notes, "Narrower names with their own rules, which take precedence: "+term.Some(x.Narrower)+".")
@@ -124,7 +124,7 @@ func (x explanation) notes() (notes []string) {
 	isReceiver := false
 	for _, e := range x.Fields {
 		if f, known := throttle.ParseField(e.Field); known {
-			_ = a.Set(f, e.Value) // an unreadable field is of another version
+			_ = a.Set(f, e.Value) // another version may have fields that are unreadable here
 			isReceiver = isReceiver || f == throttle.FieldRefusedPerSession
 		}
 	}
@@ -188,7 +188,7 @@ func newThrottleList(node *adminFlags) *cobra.Command {
 	}, printRules)
 }
 
-// printRules writes the strongest layer first.
+// printRules writes the rules, with the strongest layer first.
 func printRules(b *term.Page, known admin.ThrottleRules) {
 	layers := []throttle.Layer{throttle.LayerOverride, throttle.LayerFile, throttle.LayerKnown, throttle.LayerDefault}
 	titles := []string{"OVERRIDE", "FILE", "KNOWN", "DEFAULT"}
@@ -266,7 +266,8 @@ func writeRule(b *term.Page, r admin.ThrottleRule, layer string, now time.Time) 
 	}
 }
 
-// beatenBy names the layers that override a rule in all its fields; "": some of its fields are in effect.
+// beatenBy names the layers that override a rule in all its fields, or returns "" if some of its fields are in
+// effect.
 func beatenBy(r admin.ThrottleRule) string {
 	var by []string
 	for _, f := range r.Fields {
@@ -330,7 +331,7 @@ func newThrottleReplay(node *adminFlags) *cobra.Command {
 		Use:   "replay FILE",
 		Short: "Try a throttle file on the records of the last hours",
 		Long: "Try a throttle file on the nodes' records of the last hours: which fields would have held receivers\n" +
-			"back and how often, how many addresses could have been asked and how much later the last one. Nothing is\n" +
+			"back and how often, how many addresses could have been asked, and when the last one. Nothing is\n" +
 			"changed and no receiver is asked. How receivers would have answered further questions is\n" +
 			"unknown, and the report says where that matters.",
 		Example: "  rollcall throttle replay throttle.new.toml",
@@ -349,7 +350,7 @@ func newThrottleReplay(node *adminFlags) *cobra.Command {
 // replayTimeout bounds a replay: collecting the record of a large cluster takes long.
 const replayTimeout = 5 * time.Minute
 
-// readThrottleCandidate reads a throttle file and checks it, so that errors have its name.
+// readThrottleCandidate reads and checks a throttle file, so that errors have the file's name.
 func readThrottleCandidate(name string) (string, error) {
 	text, err := os.ReadFile(name)
 	switch {
@@ -380,7 +381,7 @@ func printThrottleReplay(b *term.Page, r inspect.Replayed) {
 	b.Notes("Nothing was changed, and no receiver was asked: this is the record, recalculated.")
 }
 
-// reach says how far back a record goes, rounded down to minutes.
+// reach writes how far back a record goes, rounded down to minutes.
 func reach(hours float64) string {
 	d := time.Duration(hours * float64(time.Hour))
 	if d < time.Minute {
@@ -404,7 +405,7 @@ func writeReceiverReplay(b *term.Page, one inspect.ReceiverReplay) {
 	}
 	bound := "at most"
 	if one.AtLeast {
-		bound, delay = "at least", delay+", or even sooner: more waited than the record shows"
+		bound, delay = "at least", delay+", or even sooner: more addresses waited than the record shows"
 	}
 	indented(fmt.Sprintf("asked %s, then %s %s; the last of them %s", term.Grouped(one.Asked), bound,
 		term.Grouped(one.Would), delay))
@@ -412,7 +413,7 @@ func writeReceiverReplay(b *term.Page, one inspect.ReceiverReplay) {
 		return one.Fired[b] - one.Fired[a]
 	}) {
 		if n := one.Fired[field]; n > 0 {
-			indented(fmt.Sprintf("%s would have held it back in %s of the minutes", field, term.Grouped(n)))
+			indented(fmt.Sprintf("%s would have held the receiver back in %s of the minutes", field, term.Grouped(n)))
 		}
 	}
 	if one.Unknown != "" {

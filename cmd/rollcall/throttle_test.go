@@ -23,11 +23,11 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// These tests call the commands in this process, against a real admin listener with a real
-// ledger and real rules, and nodes that say what they are told to say.
+// These tests call the commands in this process, against a real admin listener with a real ledger and real rules. The
+// nodes give prepared answers.
 
-// fakeInspector is what the nodes say. Names are explained by the table: the mail of
-// small.test goes to example.test, the mail of big.test to google.com.
+// fakeInspector gives the nodes' answers. Its table explains names: the mail of small.test goes to example.test, the
+// mail of big.test to google.com.
 type fakeInspector struct {
 	table *throttle.Table
 
@@ -41,10 +41,10 @@ type fakeInspector struct {
 	waits     inspect.Verification
 	closed    string
 	forgotten string
-	silent    []inspect.UnreachableNode // for receivers and explanations
+	silent    []inspect.UnreachableNode // nodes that don't answer about receivers and explanations
 	others    []inspect.OtherFile
 	notes     []string
-	broken    error // of receivers and of what needs DNS
+	broken    error // error for receivers and for questions that need DNS
 }
 
 func (s *fakeInspector) Receivers(context.Context) (inspect.Receivers, error) {
@@ -200,7 +200,7 @@ func fieldsOf(t *testing.T, texts map[string]string) throttle.Override {
 	return effort.Must(throttle.ParseOverride(texts))(t)
 }
 
-// follow does what a node does when an override was changed.
+// follow applies a changed override, as a node does.
 func (b *throttleBench) follow() {
 	settings, err := b.book.Settings(context.Background())
 	effort.ErrIs(b.t, err, nil)
@@ -214,7 +214,7 @@ func (b *throttleBench) follow() {
 	effort.ErrIs(b.t, b.inspector.table.Replace(throttle.LayerOverride, rules), nil)
 }
 
-// TestARateIsChangedForAnHour: set, explain, list, clear and the log tell the same.
+// TestARateIsChangedForAnHour: set, explain, list, clear and the log agree.
 func TestARateIsChangedForAnHour(t *testing.T) {
 	b := newThrottleBench(t)
 	out := b.must("throttle", "set", "example.test", "rcpt_rate=2/s", "connections=1", "--for", "1h",
@@ -256,8 +256,8 @@ func TestARateIsChangedForAnHour(t *testing.T) {
 	holds(t, b.must("log", "--json", "--limit", "1"), `{"lines":[{"id":`, `"action":"throttle clear"`, `"next":null}`)
 }
 
-// TestBeatenRulesAreMarked: by whom, in a word; the whole rule when nothing of it holds, and a
-// field when the rest does.
+// TestBeatenRulesAreMarked: a word names the stronger layer. It marks a rule if none of its fields is in effect, or
+// else each field that isn't.
 func TestBeatenRulesAreMarked(t *testing.T) {
 	b := newThrottleBench(t)
 	set := func(args ...string) {
@@ -282,8 +282,8 @@ func TestBeatenRulesAreMarked(t *testing.T) {
 	}
 }
 
-// TestWhatAnExplanationCouldNotAsk: DNS, other nodes and their files are told of; what is set
-// is shown by the rules, without any of them.
+// TestWhatAnExplanationCouldNotAsk: the output says if DNS, other nodes or their files could not be asked. The rules
+// show the configured values without any of them.
 func TestWhatAnExplanationCouldNotAsk(t *testing.T) {
 	b := newThrottleBench(t)
 	b.inspector.notes = []string{"DNS could not be asked where mail for example.test goes: no name server answers."}
@@ -304,7 +304,7 @@ func TestWhatAnExplanationCouldNotAsk(t *testing.T) {
 		"\nrcpt_rate  4/s     2/s  file example.test, throttle.toml:12\n")
 }
 
-// TestWhatThrottleSetRefuses: the error says what to write, wrong usage has its exit code, and nothing is set.
+// TestWhatThrottleSetRefuses: the error says what to write, wrong usage has its exit code, and no override is set.
 func TestWhatThrottleSetRefuses(t *testing.T) {
 	b := newThrottleBench(t)
 	for _, c := range []struct {
@@ -365,7 +365,8 @@ func TestSomethingNarrowerGoesFirst(t *testing.T) {
 	holds(t, out, "rcpt_rate  3/s     1/s  override example.test, override ")
 }
 
-// TestPauseAndResume: resume ends pauses, but not one of the throttle file or one whose override sets more fields.
+// TestPauseAndResume: resume ends pauses, but not a pause in the throttle file, or in an override that sets more
+// fields.
 func TestPauseAndResume(t *testing.T) {
 	b := newThrottleBench(t)
 	b.inspector.sources = []inspect.Source{{Source: "2001:db8::7"}}
@@ -390,7 +391,7 @@ func TestPauseAndResume(t *testing.T) {
 	b.misused("receivers", "pause", "example.test", "--reason", "x")
 }
 
-// TestCandidatesAreTried: check without a node, replay with its record.
+// TestCandidatesAreTried: check works without a node, replay with a node's record.
 func TestCandidatesAreTried(t *testing.T) {
 	b := newThrottleBench(t)
 	dir := t.TempDir()
@@ -427,11 +428,11 @@ func TestCandidatesAreTried(t *testing.T) {
 	out := b.must("throttle", "replay", loose)
 	holds(t, out, "The record reaches back 1h30m0s: 12,000 addresses were asked. 3 of the receivers", "\nexample.test\n",
 		"    rcpt_rate: 4/s now, 1/s then\n", "asked 9,000, then at most 4,500; the last of them 30m0s later",
-		"    rcpt_rate would have held it back in 55 of the minutes\n    connections would",
+		"    rcpt_rate would have held the receiver back in 55 of the minutes\n    connections would",
 		"Not known: it may bear less", "Warning: a rule", "Without what node-2 recorded: no answer",
 		"Nothing was changed, and no receiver was asked")
 	holds(t, unfolded(out), "more.test asked 1,500, then at least 1,600; the last of them 10s sooner, or even sooner: "+
-		"more waited than the record shows")
+		"more addresses waited than the record shows")
 	effort.ErrorIf(t, strings.Contains(out, "pause would") || !strings.HasPrefix(asked, "[receivers."),
 		"asked %q\n%s", asked, out)
 	b.refused(":2:", "throttle", "replay", bad)

@@ -17,7 +17,7 @@ import (
 
 func newUser(e environment) *cobra.Command {
 	c := asGroup(&cobra.Command{
-		Use: "user", Short: "Invite people to the pages, list them, and end what they may do",
+		Use: "user", Short: "Invite people to the pages, list them, and end their access",
 		Long: "People sign in to the pages of a node with an email and a password. Rollcall sends no mail: an invitation " +
 			"is a\n" +
 			"link that you pass on. It can be used once, within 72 hours.",
@@ -50,8 +50,8 @@ func newUserInvite(node *adminFlags) *cobra.Command {
 func newUserPassword(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "password EMAIL",
-		Short: "Make a link with which somebody sets their password anew",
-		Long: "Make a link with which somebody sets their password anew, and print it. Using it ends all their sessions; " +
+		Short: "Make a link with which somebody sets a new password",
+		Long: "Make a link with which somebody sets a new password, and print it. Using it ends all their sessions; " +
 			"an\n" +
 			"older link of this kind ends at once.",
 	}
@@ -125,7 +125,7 @@ func newUserEndSessions(node *adminFlags) *cobra.Command {
 	})
 }
 
-// signsInWith says how somebody signs in; "" when unknown.
+// signsInWith returns how somebody signs in, or "" if unknown.
 func signsInWith(u admin.UserLine) string {
 	switch is := func(b *bool) bool { return b != nil && *b }; {
 	case u.HasPassword == nil:
@@ -147,7 +147,7 @@ func newUserEndTwoStep(node *adminFlags) *cobra.Command {
 		Use:   "end-two-step EMAIL",
 		Short: "End the two-step sign-in of somebody, and sign them out everywhere",
 		Long: "End the two-step sign-in of somebody whose app and recovery codes are lost, and sign them out everywhere.\n" +
-			"Make sure first that it is them who asks: their password alone then signs them in.",
+			"First make sure that this person really asks: afterwards the password alone signs in.",
 	}
 	return adminCommand(node, c, func(client *client.Admin, args []string) (u admin.UserLine, err error) {
 		return u, client.Ask(c.Context(), "POST", "/v1/users/end-two-step", map[string]string{"email": args[0]}, &u)
@@ -182,7 +182,7 @@ func newOperate(e environment) *cobra.Command {
 		return out, err
 	}, func(b *term.Page, out operateAnswer) {
 		fmt.Fprintln(b, out.URL)
-		_ = b.Emit() // the output remembers the failure
+		_ = b.Emit() // the output remembers a failed write
 		fmt.Fprintf(c.ErrOrStderr(), "Open it in a browser before %s UTC. It can be used once.\n",
 			time.Time(out.ExpiresAt).UTC().Format("15:04:05"))
 	})

@@ -21,7 +21,7 @@ import (
 	"rollcall/http/dashboard/signin"
 )
 
-// pageOf asks a page of a node as a browser does, and gives the status, the text and the cookie of a session.
+// pageOf requests a page of a node as a browser does, and returns the status, the text and a new session's cookie.
 func pageOf(t *testing.T, method, page, cookie string, form url.Values) (status int, text, session string) {
 	t.Helper()
 	if cookie != "" {
@@ -41,7 +41,7 @@ func browse(t *testing.T, method, page, cookie string, form url.Values) nettest.
 	return nettest.Send(t, method, page, form.Encode(), headers...)
 }
 
-// accept uses a link up and gives the session that begins.
+// accept uses a link, and returns the session that begins.
 func accept(t *testing.T, link, password string) string {
 	t.Helper()
 	if status, text, _ := pageOf(t, "GET", link, "", nil); status != 200 {
@@ -52,14 +52,14 @@ func accept(t *testing.T, link, password string) string {
 	return session
 }
 
-// signInTo gives email and password.
+// signInTo signs in with email and password.
 func signInTo(t *testing.T, api, email, password string) (status int, text, session string) {
 	t.Helper()
 	return pageOf(t, "POST", api+"/sign-in", "", url.Values{"form": {uuid.NewString()}, "email": {email},
 		"password": {password}})
 }
 
-// switchOn switches codes on for somebody.
+// switchOn switches two-step sign-in on for somebody.
 func switchOn(t *testing.T, api, email, password string) {
 	t.Helper()
 	_, _, session := signInTo(t, api, email, password)
@@ -76,7 +76,7 @@ func switchOn(t *testing.T, api, email, password string) {
 	}
 }
 
-// signedOut waits until a session opens a page no more: 5 seconds at most.
+// signedOut waits until a session no longer opens a page: 5 seconds at most.
 func signedOut(t *testing.T, page, cookie string) {
 	t.Helper()
 	effort.Within(t, "the session to open no page", func() bool {
@@ -159,7 +159,8 @@ func TestThereAreNoPagesWhenTheyAreOff(t *testing.T) {
 	node.terminate()
 }
 
-// The settings of a provider are checked without asking it, and a node whose provider is away serves passwords.
+// TestAProviderIsCheckedAndMayBeAway: the node checks the settings of a provider without asking the provider. If the
+// provider is away, passwords still work.
 func TestAProviderIsCheckedAndMayBeAway(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
@@ -198,7 +199,7 @@ func TestAProviderIsCheckedAndMayBeAway(t *testing.T) {
 	refused("")
 }
 
-// TestOperatorsSignInByTheirCommand: rollcall operate signs in, and every page of a real node answers.
+// TestOperatorsSignInByTheirCommand: rollcall operate signs in, and every page of a real node opens.
 func TestOperatorsSignInByTheirCommand(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
@@ -233,13 +234,13 @@ func TestOperatorsSignInByTheirCommand(t *testing.T) {
 	effort.ErrorIf(t, status != http.StatusForbidden, "an observer sets an override: %d", status)
 }
 
-// operator is who signed in to the operator's pages.
+// operator is a browser that is signed in to the operator's pages.
 type operator struct {
 	t      *testing.T
 	cookie string
 }
 
-// operatorOf uses a link.
+// operatorOf signs in with a link.
 func operatorOf(t *testing.T, link string) *operator {
 	t.Helper()
 	o := &operator{t: t}

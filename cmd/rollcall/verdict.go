@@ -76,10 +76,10 @@ func inScope(scope []string, suffix string) bool {
 	})
 }
 
-// shortBytes bounds a column of the list. Guess: a wide screen has room for ten.
+// shortBytes bounds a column of the list, so that a wide screen has room for ten columns. Guess.
 const shortBytes = 36
 
-// shortList joins a list and cuts it.
+// shortList joins a list and shortens it.
 func shortList(list []string, none string) string {
 	if len(list) == 0 {
 		return none
@@ -107,7 +107,7 @@ type ruleCheck struct {
 	Rules   int          `json:"rules"`
 }
 
-// changeView is a built-in sample that an operator's rule decides.
+// changeView is a built-in sample that an operator's rule judges.
 type changeView struct {
 	Sample string      `json:"sample"`
 	Was    verdictView `json:"was"`
@@ -189,9 +189,9 @@ func newVerdictJudge() *cobra.Command {
   rollcall verdict judge --stage greeting "554-No SMTP service" "554 Bad DNS PTR"`,
 	}
 	file := rulesFlag(c)
-	host := c.Flags().String("host", "", "the MX host that sent it; an operator's own rules depend on it")
+	host := c.Flags().String("host", "", "the MX host that sent the reply; an operator's own rules depend on it")
 	stage := c.Flags().String("stage", "rcpt", "stage of the reply: greeting, hello, tls, mail or rcpt")
-	address := c.Flags().String("address", "", "the address that was asked for, which is no word of the reply")
+	address := c.Flags().String("address", "", "the address of the RCPT; in the reply it does not count as a word")
 	return answerWith(c, func(args []string) (view verdictView, err error) {
 		rules, err := node.LoadRules(config.Verdict{File: *file})
 		if err != nil {
@@ -233,13 +233,13 @@ func printVerdict(b *term.Page, v verdictView) {
 	}
 	outcome := v.Outcome
 	if v.Bare {
-		outcome += ", if another address of the domain is accepted soon after; else asked again"
+		outcome += ", if another address of the domain is accepted soon after; otherwise asked again"
 	}
 	b.Rows([]string{"outcome", outcome}, rows)
 }
 
 const (
-	// unknownFiles bounds the verifications that are read, unknownReplies the different replies. Guess.
+	// unknownFiles bounds the verifications that are read. unknownReplies bounds the different replies. Guess.
 	unknownFiles, unknownReplies = 1000, 20_000
 
 	unknownShown = 50 // how many are listed by default

@@ -81,7 +81,7 @@ func TestVerdictCheck(t *testing.T) {
 	effort.Denied(d.said("verdict", "check", "nowhere.toml"))(t, os.ErrNotExist)
 }
 
-// Only the file of the default name may be absent; a bad one keeps the node from starting.
+// TestLoadRules: only the file of the default name may be missing; a faulty file keeps the node from starting.
 func TestLoadRules(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, name := range []string{"", config.Default().Verdict.File} {
@@ -97,8 +97,8 @@ func TestLoadRules(t *testing.T) {
 	effort.Denied(node.LoadRules(config.Default().Verdict))(t, verdict.ErrFaults)
 }
 
-// Replies that no rule took are listed by how often they came, without addresses, and can be judged from that
-// list; what a rule took, and what is too old, is not there.
+// TestUnknownRepliesAreListed: replies that no rule matched are listed by frequency, without addresses, and can be
+// judged from that list. Replies that a rule matched, and old ones, are not listed.
 func TestUnknownRepliesAreListed(t *testing.T) {
 	said := func(local string, code int, text string) evidence.Case {
 		a := evidence.Note(evidence.Raw{At: time.Now(), Stage: smtp.StageRcpt, Host: "mx.example.com",

@@ -17,9 +17,9 @@ func newVerification(e environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "verification ID",
 		Short: "Show what the open addresses of a verification wait for, and until when",
-		Long: "Show what the open addresses of a verification wait for, and until when, and when the last of them is\n" +
-			"expected to be final. The expectation assumes that nothing changes; receivers and other files may change it.\n" +
-			"Of a verification that no node works on it says why: its upload, its credits, or how it has ended.",
+		Long: "Show what the open addresses of a verification wait for, and until when, and when the last of them should\n" +
+			"be final. That time assumes that nothing changes; receivers and other files may change it.\n" +
+			"If no node works on the verification, the reason is shown: its upload, its credits, or how it has ended.",
 		Example: "  rollcall verification 0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11\n" +
 			"  rollcall verification 0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11 --limit 0",
 	}
@@ -38,7 +38,7 @@ func newVerification(e environment) *cobra.Command {
 	}, func(b *term.Page, found inspect.Verification) { printVerification(b, found, *limit) })
 }
 
-// waitsShown is how many rows are shown by default: they fit on a screen with the lines above them.
+// waitsShown is how many rows are shown by default. They fit on a screen with the lines above them.
 const waitsShown = 10
 
 // waitsFor describes what addresses wait for, by its word in the API.
@@ -51,7 +51,7 @@ var waitsFor = map[string]string{
 	inspect.ForLedger:   "being written down: they are final",
 }
 
-// printVerification shows what addresses wait for, in at most limit rows; 0: all.
+// printVerification shows what addresses wait for, in at most limit rows; 0 means all.
 func printVerification(b *term.Page, v inspect.Verification, limit int) {
 	now := cmp.Or(v.At, time.Now())
 	line := b.Field
@@ -61,7 +61,7 @@ func printVerification(b *term.Page, v inspect.Verification, limit int) {
 	if v.Node != "" {
 		line("node", "%s works on it", v.Node)
 	}
-	if v.Total > 0 { // otherwise it is not known yet
+	if v.Total > 0 { // 0: the number is not known yet
 		line("final", "%s of %s addresses (%d %%)", term.Grouped(v.Final), term.Grouped(v.Total), v.Final*100/v.Total)
 	}
 	if !v.Finish.IsZero() {
@@ -76,7 +76,7 @@ func printVerification(b *term.Page, v inspect.Verification, limit int) {
 	}
 }
 
-// mostWaits returns the limit rows with the most addresses, and the others; 0: all.
+// mostWaits returns the limit rows with the most addresses, and the other rows. 0 means all.
 func mostWaits(waits []inspect.Wait, limit int) (shown, more []inspect.Wait) {
 	sorted := slices.SortedStableFunc(slices.Values(waits), func(a, b inspect.Wait) int {
 		return cmp.Compare(b.Addresses, a.Addresses)
@@ -87,7 +87,7 @@ func mostWaits(waits []inspect.Wait, limit int) (shown, more []inspect.Wait) {
 	return sorted[:limit], sorted[limit:]
 }
 
-// addMoreWaits says in one line how much is not shown and how to see it.
+// addMoreWaits writes one line with the number of hidden rows and how to see them.
 func addMoreWaits(b *term.Page, more []inspect.Wait) {
 	if len(more) == 0 {
 		return
@@ -100,7 +100,7 @@ func addMoreWaits(b *term.Page, more []inspect.Wait) {
 		term.Counted(addresses, "address")))
 }
 
-// waitsGrid has a row for each thing that addresses wait for, with explanations below it.
+// waitsGrid has a row for each thing that addresses wait for, with explanations below the row.
 func waitsGrid(waits []inspect.Wait, now time.Time) *term.Table {
 	g := &term.Table{Columns: []term.Column{{Name: "ADDRESSES", Right: true}, {Name: "WAIT FOR"}, {Name: "RECEIVER",
 		Least: 15}, {Name: "BECAUSE", Least: 9, Wrap: true}, {Name: "FIRST", Right: true}, {Name: "LAST", Right: true},

@@ -27,7 +27,7 @@ import (
 )
 
 // pollLocal is how often the node in this process is asked: often enough for a live bar, and a tenth of what one key
-// may ask.
+// may request.
 const pollLocal = 500 * time.Millisecond
 
 type verifyFlags struct {
@@ -72,7 +72,7 @@ func newVerify(e environment) *cobra.Command {
 		"[retry], [throttle]")
 	addListFlags(c, &f.list)
 	c.Flags().BoolVar(&f.mend, "fix", false, "correct rows where that is certain, and leave out other rows with a defect")
-	c.Flags().BoolVar(&f.join, "join", false, "give each row of the list with its result, not each address")
+	c.Flags().BoolVar(&f.join, "join", false, "print each row of the list with its result, not each address")
 	c.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print only results and errors")
 	addFormFlags(c, &f)
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -99,7 +99,7 @@ func newVerify(e environment) *cobra.Command {
 	return c
 }
 
-// chooseService decides who does the work, and refuses flags that don't go together.
+// chooseService decides whether a service or this machine does the work, and refuses flags that don't go together.
 func (f *verifyFlags) chooseService(e environment) error {
 	if f.api == "" && !f.local && !f.lab && f.config == "" {
 		f.api = e.value("ROLLCALL_API")
@@ -163,7 +163,7 @@ func verifyFile(c *cobra.Command, f verifyFlags, name string, loaded config.Conf
 }
 
 func addAgainFlag(c *cobra.Command, again *string) {
-	c.Flags().StringVar(again, "again", "", "verify and charge content again that was sent before. `NAME` is yours,\n"+
+	c.Flags().StringVar(again, "again", "", "verify and charge again content that was sent before. Choose any `NAME`,\n"+
 		"such as a date: the same NAME gives the same verification")
 }
 
@@ -216,9 +216,9 @@ type verifyRun struct {
 	poll   time.Duration // longest wait between two requests; 0: as the service says
 
 	id    string // of the verification, once known
-	known bool   // it existed before this run, which was not shown yet
+	known bool   // it existed before this run, and that was not shown yet
 
-	repeats time.Time   // when it was made, if it ended before this run; else zero
+	repeats time.Time   // when the verification was made, if it ended before this run; else zero
 	stage   verifyStage // how far it is
 }
 
@@ -242,7 +242,8 @@ func (r *verifyRun) run(ctx context.Context) error {
 	return err
 }
 
-// finish creates or recovers the verification, uploads, and waits for its end; a failed one is an error.
+// finish creates or recovers the verification, uploads the file, and waits for the end. A failed verification is an
+// error.
 func (r *verifyRun) finish(ctx context.Context) (d api.Detail, err error) {
 	identity, err := r.identity()
 	if err != nil {
@@ -276,8 +277,8 @@ func (r *verifyRun) finish(ctx context.Context) (d api.Detail, err error) {
 // remote reports whether a running service does the work, whose credits are real.
 func (r *verifyRun) remote() bool { return r.flags.api != "" }
 
-// identity is the idempotency key: at a service that of the content; in this process that of the last run if it was
-// interrupted.
+// identity returns the idempotency key. At a service it depends on the content; in this process it is that of the
+// last run if that was interrupted.
 func (r *verifyRun) identity() (uuid.UUID, error) {
 	if r.remote() {
 		return r.input.identity(r.flags.again), nil
@@ -298,7 +299,7 @@ func (r *verifyRun) failure(d api.Detail) error {
 		return fmt.Errorf("%s: the verification failed", r.input.name)
 	}
 	hint := ""
-	if !strings.HasPrefix(string(d.Issue.Code), "csv_") { // no other content would help
+	if !strings.HasPrefix(string(d.Issue.Code), "csv_") { // other content wouldn't help
 		hint = r.anew("to have it verified after all")
 	}
 	return fmt.Errorf("%s: %s (%s)%s", r.input.name, api.IssueText(d.Issue), d.Issue.Code, hint)
@@ -329,7 +330,7 @@ func (r *verifyRun) wait(ctx context.Context, id string) (api.Detail, error) {
 		if r.poll > 0 {
 			wait = min(wait, r.poll)
 		}
-		if err := term.Sleep(ctx, wait-time.Since(answered)); err != nil { // counting takes long in a large file
+		if err := term.Sleep(ctx, wait-time.Since(answered)); err != nil { // counting a large file takes long
 			return d, err
 		}
 	}
@@ -339,16 +340,16 @@ func (r *verifyRun) wait(ctx context.Context, id string) (api.Detail, error) {
 type verifyStage int
 
 const (
-	stageNone     verifyStage = iota // no answer of the service yet
+	stageNone     verifyStage = iota // the service has not answered yet
 	stageCreated                     // bytes may be missing
 	stageUploaded                    // all bytes are durable
 	stageFinal
 )
 
-// left returns the error of an interrupted run: what the service does without this program, and how to come back to it.
+// left returns the error of an interrupted run: what the service does without this program, and how to resume.
 func (r *verifyRun) left(err error) error {
 	stopped := errors.Is(err, context.Canceled)
-	if !r.remote() { // the node was in this process and stops too
+	if !r.remote() { // the node runs in this process and stops too
 		if stopped {
 			return errors.New("stopped: run the same command again to go on where it stopped")
 		}
@@ -378,7 +379,7 @@ func (r *verifyRun) goesOn() string {
 	return fmt.Sprintf("the service goes on with verification %s and charges for it", r.id)
 }
 
-// wayBack says how to resume the verification, and how to cancel it.
+// wayBack returns how to resume the verification, and how to cancel it.
 func (r *verifyRun) wayBack() string {
 	text := "\nto come back to it, run the same command again: that charges nothing twice"
 	if r.stage != stageFinal {
@@ -387,7 +388,7 @@ func (r *verifyRun) wayBack() string {
 	return text
 }
 
-// tellKnown says, once, that the service knew the content before this run.
+// tellKnown prints, once, that the service knew the content before this run.
 func (r *verifyRun) tellKnown(d api.Detail) {
 	if !r.known {
 		return
@@ -399,21 +400,21 @@ func (r *verifyRun) tellKnown(d api.Detail) {
 		return
 	}
 	r.repeats = time.Time(d.CreatedAt)
-	text := fmt.Sprintf("This content was sent before, on %s: this is verification %s again, and nothing is charged",
+	text := fmt.Sprintf("This content was sent before, on %s: this is that verification, %s, and nothing is charged",
 		created, d.ID)
-	// Those are reported as errors, with what to do
+	// Failed and cancelled verifications are reported as errors that say what to do.
 	if d.Status != string(ledger.Failed) && d.Status != string(ledger.Cancelled) {
 		text += r.anew("to have it verified and charged anew")
 	}
 	r.view.notice(text)
 }
 
-// anew says how to verify the same content again; "" when every run does that.
+// anew returns how to verify the same content again, or "" if every run does that.
 func (r *verifyRun) anew(what string) string {
 	if !r.remote() {
 		return ""
 	}
-	return fmt.Sprintf("\n%s, add --again NAME with a NAME of yours, such as %s", what,
+	return fmt.Sprintf("\n%s, add --again NAME with any NAME, such as %s", what,
 		time.Now().UTC().Format(time.DateOnly))
 }
 
@@ -456,7 +457,7 @@ func resultOf(row []string) resultView {
 	return resultView{Email: row[0], Result: row[1], Message: row[2], Checked: row[3]}
 }
 
-// fullReason is the one reason with two possible outcomes.
+// fullReason is the only reason that two outcomes can have.
 var fullReason, _, _ = strings.Cut(smtp.MailboxFull.Message(), " ")
 
 // deliver writes the results to their destination and counts them.
@@ -500,8 +501,8 @@ func (s *verifySummary) count(row []string) error {
 	return nil
 }
 
-// writeRows copies the results byte for byte. With --join, --spreadsheet (cells that a spreadsheet takes for text) or
-// --out with the name of a workbook it writes them anew.
+// writeRows copies the results byte for byte. With --join, --spreadsheet (which keeps cells from running as formulas)
+// or the name of a workbook in --out it writes every row itself.
 func (r *verifyRun) writeRows(ctx context.Context, id string, out io.Writer, s *verifySummary) error {
 	workbook := list.IsWorkbook(r.flags.out.Name)
 	if !r.flags.spreadsheet && !r.flags.join && !workbook {
@@ -512,7 +513,7 @@ func (r *verifyRun) writeRows(ctx context.Context, id string, out io.Writer, s *
 		return err
 	}
 	put := w.Put
-	if r.flags.spreadsheet && !workbook { // in a workbook each cell is typed as text
+	if r.flags.spreadsheet && !workbook { // in a workbook each cell has the type text
 		put = func(row []string) error {
 			guarded := make([]string, len(row))
 			for i, cell := range row {
@@ -557,7 +558,7 @@ func yesIf(is bool) string {
 	return ""
 }
 
-// addressKey is equal for two spellings of one address.
+// addressKey returns the same key for different spellings of one address.
 func addressKey(text string) string {
 	if a, err := smtp.ParseAddress(text); err == nil {
 		return a.String()
@@ -567,8 +568,8 @@ func addressKey(text string) string {
 
 var resultHeadings = []string{"email", "result", "message", "checked_at"}
 
-// asText puts a quote before a cell that a spreadsheet would run as a formula (OWASP, CSV
-// injection): addresses may begin with any of these.
+// asText puts a quote before a cell that a spreadsheet would run as a formula (OWASP, CSV injection). Addresses may
+// begin with any of these characters.
 func asText(cell string) string {
 	if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
 		return "'" + cell

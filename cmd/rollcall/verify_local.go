@@ -31,8 +31,8 @@ import (
 )
 
 const (
-	// preflightDomains is how many of a file's domains are tried: enough that a few dead ones do not look like a closed
-	// port, few enough for an answer within seconds.
+	// preflightDomains is how many of a file's domains are tried. With so many, a few dead domains do not look like a
+	// closed port, and the answer still comes within seconds.
 	preflightDomains = 12
 
 	// preflightWait bounds each of the two steps, DNS and connecting.
@@ -43,13 +43,13 @@ const (
 var (
 	errDNSAway    = errors.New("no DNS server answers")
 	errPortClosed = errors.New("outgoing port 25 seems to be closed on this machine")
-	errWalled     = errors.New("the DNS servers of this machine deny every name, even com: " +
+	errWalled     = errors.New("the DNS servers of this machine say that no name exists, not even com: " +
 		"it can't reach the Internet's DNS; check its network, or name a server in [dns] servers")
 )
 
-// preflight returns an error at once when a run from this machine is useless: when the file is refused, when no DNS
-// server answers, when none of the file's first receivers can be reached, or when receivers would refuse this machine
-// for its identity.
+// preflight returns an error at once if a run from this machine is useless: the file is refused, no DNS server
+// answers, none of the file's first receivers can be reached, or receivers would refuse this machine for its
+// identity.
 func preflight(ctx context.Context, c config.Config, in *input) error {
 	file, err := intake.Read(io.NewSectionReader(in, 0, in.size), intake.Limits{RowsMax: c.Limits.MaxRows})
 	if d := (*intake.Defect)(nil); errors.As(err, &d) {
@@ -84,7 +84,7 @@ func preflight(ctx context.Context, c config.Config, in *input) error {
 	return tryIdentity(ctx, c)
 }
 
-// tryIdentity returns why receivers would refuse this machine. Without identity.enforce it lets the run go on.
+// tryIdentity returns why receivers would refuse this machine. Without identity.enforce the run continues.
 func tryIdentity(ctx context.Context, c config.Config) error {
 	if !c.Identity.Enforce {
 		return nil
@@ -127,7 +127,7 @@ func hostsOf(ctx context.Context, resolver *mx.Resolver, domains []string) []net
 	return hosts
 }
 
-// tryHosts connects to all hosts at once and succeeds if one connection does, or if there are no hosts.
+// tryHosts connects to all hosts at once. It succeeds if one connection does, or if there are no hosts.
 func tryHosts(ctx context.Context, dial smtp.Dialer, hosts []netip.Addr, port int) error {
 	if len(hosts) == 0 {
 		return nil
@@ -168,7 +168,7 @@ type input struct {
 // openInput opens a file and reads it once for its checksum.
 func openInput(name string) (*input, error) { return openNamed(name, name) }
 
-// openNamed opens a file that messages call by another name.
+// openNamed opens a file for which messages use another name.
 func openNamed(path, name string) (*input, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -203,20 +203,20 @@ func (in *input) measure() error {
 	return nil
 }
 
-// contentSpace is the namespace of the UUIDs made from contents.
+// contentSpace is the namespace of the UUIDs that are made from contents.
 var contentSpace = uuid.MustParse("6d0f9a52-58c7-4b0f-8f0d-1f6ad2a3c9b7")
 
-// identity is the idempotency key of the input at a service. It depends only on the bytes, so that a workspace pays
-// once for the same content, whatever the file's name, folder, machine or API key. again is the customer's name for one
-// more verification of the same content; "" is the first. The service keeps workspaces apart.
+// identity is the idempotency key of the input at a service. It depends only on the bytes and again. So a workspace
+// pays once for the same content, whatever the file's name, folder, machine or API key. again is the customer's name
+// for one more verification of the same content, or "" for the first. The service keeps workspaces apart.
 func (in *input) identity(again string) uuid.UUID {
 	data := append([]byte("rollcall content "), in.sum[:]...)
 	return uuid.NewHash(sha256.New(), contentSpace, append(data, again...), 8)
 }
 
 // memory stores the idempotency key of an unfinished local verification in a small file, so that the same command
-// resumes it. The file belongs to the bytes of the input. Local runs cost nothing, so a run after the end may begin
-// anew.
+// resumes it. The file is named after the content of the input. Local runs cost nothing, so a run after the end may
+// start a new verification.
 type memory struct{ file string }
 
 type memoryFile struct {
@@ -227,7 +227,7 @@ func newMemory(folder string, input [sha256.Size]byte) *memory {
 	return &memory{file: filepath.Join(folder, hex.EncodeToString(input[:])+".json")}
 }
 
-// identity returns the stored key, or makes one and stores it before its first use.
+// identity returns the stored key. If there is none, it makes one and stores it before its first use.
 func (m *memory) identity() (uuid.UUID, error) {
 	text, err := os.ReadFile(m.file)
 	var kept memoryFile
@@ -241,7 +241,7 @@ func (m *memory) identity() (uuid.UUID, error) {
 	return kept.Identity, term.WriteJSON(m.file, kept)
 }
 
-// forget removes the memory: the next run is a new verification.
+// forget removes the stored key, so that the next run is a new verification.
 func (m *memory) forget() error {
 	if err := os.Remove(m.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the file of this run: %w", err)
@@ -292,7 +292,7 @@ func verifyLocal(ctx context.Context, r *verifyRun, c config.Config) (err error)
 	return r.run(ctx)
 }
 
-// openNodeLog opens the log file of a node when standard error is for a person.
+// openNodeLog opens the log file of a node if a person reads standard error.
 func openNodeLog(folder, level string) (*slog.Logger, func() error, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("make the data folder: %w", err)

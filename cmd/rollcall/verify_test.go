@@ -35,7 +35,7 @@ func TestMemoryKeepsTheIdentityUntilForgotten(t *testing.T) {
 	effort.Not(t, effort.Must(newMemory(folder, sum).identity())(t), first, "forgotten: and")
 }
 
-// service answers as the API does for a verification that is done.
+// service answers as the API does for a finished verification.
 func service(t *testing.T, status, results string) *client.API {
 	customer := newTestCustomer(t, func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -103,8 +103,8 @@ func TestJSONIsOneObject(t *testing.T) {
 	}
 }
 
-// TestResultsForASpreadsheet: cells that would be formulas are text, and the file is its
-// owner's; without the flag the bytes are the service's.
+// TestResultsForASpreadsheet: cells that a spreadsheet would run as formulas become text, and only the owner can read
+// the file. Without the flag the bytes are the service's.
 func TestResultsForASpreadsheet(t *testing.T) {
 	const head, tail = "email,result,message,checked_at\r\n", ",valid,mailbox_exists It does.,2026-11-20T10:00:01.000Z\r\n"
 	results, want := head, "email,result,message,checked_at\n"
@@ -170,9 +170,9 @@ func newTestCustomer(t *testing.T, handler http.HandlerFunc) *client.API {
 	return client.NewAPI(server.URL, "rc_test_key", func(string) {})
 }
 
-// TestPublicDomains plays the public samples that are about DNS as whole domains, for a node that asks over sockets:
-// P070, an MX with a private address only; P071, an MX of localhost; P073, a good A record beside an AAAA that is
-// SERVFAIL, denied by the wrong code or never answered.
+// TestPublicDomains plays the public samples about DNS as whole domains, for a node that asks over sockets. P070: an
+// MX with only a private address. P071: an MX of localhost. P073: a good A record beside an AAAA record that gets
+// SERVFAIL, the wrong code, or no answer.
 func TestPublicDomains(t *testing.T) {
 	t.Parallel()
 	lab := startLab(t, smtplab.Defaults())
@@ -205,13 +205,13 @@ func TestPublicDomains(t *testing.T) {
 	}
 }
 
-// verifyingAt is what a service says.
+// verifyingAt is a service's answer about a verification in work.
 func verifyingAt(completed, cancelled, total int64) api.Detail {
 	return api.Detail{Summary: api.Summary{Status: "verifying",
 		Progress: api.Progress{Total: &total, Completed: completed, Cancelled: cancelled}}}
 }
 
-// TestTimeLeftOfARunThatGoesOn: at a terminal and elsewhere, of addresses and of bytes.
+// TestTimeLeftOfARunThatGoesOn: at a terminal and elsewhere, for addresses and for bytes.
 func TestTimeLeftOfARunThatGoesOn(t *testing.T) {
 	for _, terminal := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -250,7 +250,7 @@ func TestABarIsDrawnInOnePiece(t *testing.T) {
 	})
 }
 
-// TestCountsOfALineAreOfOneMoment: the count of outcomes is newer or older than the look before it.
+// TestCountsOfALineAreOfOneMoment: the count of outcomes may be newer or older than the status.
 func TestCountsOfALineAreOfOneMoment(t *testing.T) {
 	for _, x := range []struct {
 		completed, cancelled int64

@@ -13,8 +13,8 @@ import (
 	"rollcall/cmd/rollcall/term"
 )
 
-// watchCommand makes c a command for operators whose answer --watch shows again and again. show writes the answer in at
-// most lines lines; 0: any number.
+// watchCommand makes c a command for operators. With --watch it shows the answer again and again. show writes the
+// answer in at most this many lines; 0 means any number.
 func watchCommand[T any](node *adminFlags, c *cobra.Command, every time.Duration,
 	ask func(ctx context.Context, to *client.Admin, args []string) (T, error),
 	show func(b *term.Page, found T, lines int)) *cobra.Command {
@@ -42,7 +42,7 @@ func watchCommand[T any](node *adminFlags, c *cobra.Command, every time.Duration
 type repeated[T any] struct {
 	out    io.Writer
 	asJSON bool
-	redraw bool // on a screen of its own
+	redraw bool // draw on a screen of its own
 	every  time.Duration
 	ask    func(ctx context.Context) (T, error)
 	show   func(b *term.Page, found T, lines int)
@@ -51,14 +51,14 @@ type repeated[T any] struct {
 // Control sequences (ECMA-48, and xterm's private modes 25 and 1049).
 const (
 	screenOpen  = "\x1b[?1049h\x1b[?25l" // another screen, no cursor
-	screenClose = "\x1b[?25h\x1b[?1049l" // restores the cursor and the former content
+	screenClose = "\x1b[?25h\x1b[?1049l" // restores the cursor and the earlier content
 	screenHome  = "\x1b[H"
 	screenLine  = "\x1b[K" // clears the rest of a line
 	screenRest  = "\x1b[J" // clears what is below
 )
 
-// run shows the answers until ctx ends, which is no error. A node that answered once may become unreachable and come
-// back.
+// run shows the answers until ctx ends, which is not an error. A node that answered once may become unreachable and
+// come back.
 func (w repeated[T]) run(ctx context.Context) error {
 	open := false
 	defer func() {
@@ -84,7 +84,7 @@ func (w repeated[T]) run(ctx context.Context) error {
 	})
 }
 
-// frame is the text of an answer, or of the reason why there is none.
+// frame returns the text of an answer, or of the reason why there is none.
 func (w repeated[T]) frame(found T, failed error) string {
 	_, height := term.SizeOf(w.out)
 	b := term.NewPage(w.out)

@@ -23,7 +23,7 @@ func newKey(e environment) *cobra.Command {
 	return c
 }
 
-// workspaceFlag adds --workspace, which must be given; before the command runs it becomes an id.
+// workspaceFlag adds the required flag --workspace. Before the command runs, the flag's value becomes an id.
 func workspaceFlag(c *cobra.Command, node *adminFlags) *string {
 	id := c.Flags().String("workspace", "", "the workspace: its name or its id, from 'rollcall workspace list' (required)")
 	c.PreRunE = func(c *cobra.Command, _ []string) error {
@@ -87,7 +87,7 @@ func newKeyRevoke(node *adminFlags) *cobra.Command {
 		if err != nil {
 			return revoked, err
 		}
-		if !slices.ContainsFunc(keys, func(k admin.Key) bool { return k.ID == id }) { // revoking it again is no error
+		if !slices.ContainsFunc(keys, func(k admin.Key) bool { return k.ID == id }) { // revoking a key twice is no error
 			var good []client.Named
 			for _, k := range keys {
 				if k.RevokedAt == nil {
@@ -139,7 +139,7 @@ func newWorkspaceWeight(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "weight WORKSPACE N",
 		Short: "Give a workspace a weight of N at each receiver",
-		Long: "Give a workspace N turns at each receiver for one of a workspace of weight 1, on all nodes within two\n" +
+		Long: "Give a workspace N turns at each receiver where one of weight 1 gets one turn, on all nodes within two\n" +
 			"seconds. Turns go round by workspace and then by verification, so that a small file does not wait for a\n" +
 			"large one.",
 		Example: "  rollcall workspace weight 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b 3",
@@ -192,7 +192,7 @@ func newWorkspaceLimits(node *adminFlags) *cobra.Command {
 	}, printLimits)
 }
 
-// limitFlags are the limits as texts; "" is unchanged.
+// limitFlags are the limits as texts; "" leaves a limit unchanged.
 type limitFlags struct {
 	open, stored, unpaid string
 	reset                bool
@@ -203,13 +203,13 @@ func addLimitFlags(c *cobra.Command) *limitFlags {
 	f := &limitFlags{}
 	c.Flags().StringVar(&f.open, "open", "", "how many unfinished verifications it may have")
 	c.Flags().StringVar(&f.stored, "stored", "", "how many bytes it may have stored, such as 50GiB or 500MB")
-	c.Flags().StringVar(&f.unpaid, "unpaid", "", "how many verifications of 24 hours may end or wait without credits")
+	c.Flags().StringVar(&f.unpaid, "unpaid", "", "how many verifications of the last 24 hours may never have held credits")
 	c.Flags().BoolVar(&f.reset, "default", false, "reset all limits that are not named to the configuration")
 	c.Flags().StringVar(&f.reason, "reason", "", "why, for the operator log")
 	return f
 }
 
-// change returns the change that the flags ask for; nil: none.
+// change returns the change that the flags ask for, or nil.
 func (f *limitFlags) change() (*admin.LimitsCall, error) {
 	change := &admin.LimitsCall{Reason: f.reason}
 	if f.reset {
@@ -241,7 +241,7 @@ func (f *limitFlags) change() (*admin.LimitsCall, error) {
 	return change, nil
 }
 
-// sizes are the units of bytes; print uses the first ones.
+// sizes are the units of bytes. Output uses the first ones.
 var sizes = []struct {
 	unit  string
 	bytes int64

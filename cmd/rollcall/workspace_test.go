@@ -19,7 +19,8 @@ import (
 	"rollcall/smtp"
 )
 
-// TestWeightsAreShown: weights are shown, changed and checked, by the workspace's name or the beginning of its id.
+// TestWeightsAreShown: weights are shown, changed and checked. A workspace is given by its name or the beginning of
+// its id.
 func TestWeightsAreShown(t *testing.T) {
 	b := newThrottleBench(t)
 	var made admin.Workspace
@@ -90,8 +91,8 @@ func TestSizesAreReadAsTheyAreWritten(t *testing.T) {
 	}
 }
 
-// TestEntriesOfAManySettledFile lists 1,201 entries through a real admin
-// listener: the newest 50, and all of them in two pages, as a table and as JSON.
+// TestEntriesOfAManySettledFile lists 1,201 entries through a real admin listener: the newest 50, and all entries in
+// two pages, as a table and as JSON.
 func TestEntriesOfAManySettledFile(t *testing.T) {
 	effort.NotShort(t, "takes seconds")
 	effort.Unraced(t, "one call after the other")

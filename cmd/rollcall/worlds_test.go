@@ -23,53 +23,53 @@ import (
 	"rollcall/smtp/smtplab"
 )
 
-// A world is a list and the receivers that it meets: the built binary against a lab in another process, which counts
-// what it lets through and what it puts off, and tells nobody its hidden limits. The worlds of a default run end within
-// seconds; with -long there are those of docs/developers/measured.md, all at the same time, and of each binary one:
+// A world is a list and its receivers. The built binary works against a lab in another process. The lab counts what
+// it accepts and what it defers, and keeps its hidden limits secret. The worlds of a default run end within seconds.
+// -long runs those of docs/developers/measured.md, all at the same time and each with every binary:
 //
 //	go test ./cmd/rollcall -run '^TestWorlds$' -long -v -timeout 60m -binaries /tmp/before,/tmp/after
 type world struct {
 	name     string
 	list     []string
 	turn     time.Duration       // of all receivers
-	greylist time.Duration       // how long those that greylist let an address wait
+	greylist time.Duration       // how long receivers that greylist let an address wait
 	at       smtplab.Personality // of limitedDomain
-	hidden   smtplab.Limit       // of limitedDomain: Rcpts is taken from the steps
-	steps    []step              // of the hidden limit; none: the run goes on to its end
-	most     allowed             // what the node is told that each receiver allows; zeros: nearly everything
+	hidden   smtplab.Limit       // of limitedDomain; its Rcpts come from the steps
+	steps    []step              // of the hidden limit; none: the run lasts until its end
+	most     allowed             // stated limits of each receiver; zeros: nearly everything
 	told     string              // more of [throttle.default]
-	pace     float64             // RCPTs a second that this lets one receiver have; 0: most.RcptsIn1s
+	pace     float64             // RCPTs a second that these limits allow a receiver; 0: most.RcptsIn1s
 	waits    []time.Duration     // greylist_waits
 	giveUp   time.Duration       // give_up_after
-	within   time.Duration       // after which nobody looks on; 0: loadWait
+	within   time.Duration       // bounds the run; 0: loadWait
 	three    bool                // nodes, and not one
-	kills    int                 // how many of the nodes are killed, one after the other
-	stops    time.Duration       // how long they are stopped instead of killed; 0: killed
-	score    float64             // of its hidden limit, the part that must be used; and less than putOffMost put off
+	kills    int                 // how many nodes are killed, one after the other
+	stops    time.Duration       // how long nodes are stopped instead of killed; 0: killed
+	score    float64             // part of the hidden limit that must be used, with less than putOffMost deferred
 }
 
 // step is a hidden limit of a world.
 type step struct {
 	perSecond     int
-	settle, judge time.Duration // time to find it, and time that counts
+	settle, judge time.Duration // time to find the limit, and time that is measured
 }
 
-// limitedDomain has the personality and the hidden limit of a world.
+// limitedDomain is the domain with the personality and the hidden limit of a world.
 const limitedDomain = "limited-clean.test"
 
-// putOffMost is the part of RCPT commands that may be put off at a hidden limit that was found.
+// putOffMost is the part of RCPT commands that may be deferred once a hidden limit is found.
 const putOffMost = 0.01
 
-// What is told where a world says nothing else: wide stands in nobody's way.
+// Limits for worlds that state none: wide restricts nothing.
 const connections, wide = 4, 1_000_000
 
-// seen is what became of a world.
+// seen is the result of a world.
 type seen struct {
 	took         time.Duration
 	final, wrong int
-	missed       int // unknown, though a careful engine finds out
+	missed       int // unknown, although a careful engine finds out
 	sheet        smtplab.Tally
-	broken       []string // receivers that saw more than they told
+	broken       []string // receivers that saw more than their stated limits
 }
 
 // TestWorlds prints a row for each world and binary.
@@ -90,7 +90,7 @@ func TestWorlds(t *testing.T) {
 	}
 }
 
-// check prints the row of a world and looks whether everybody was treated and judged well.
+// check prints the row of a world, and checks the outcomes and how receivers were treated.
 func (w *world) check(t *testing.T, path string, s seen) {
 	t.Helper()
 	if len(w.steps) == 0 {
@@ -121,7 +121,7 @@ func (w *world) lab(t *testing.T) *smtplab.Lab {
 	return lab
 }
 
-// settings is what the node is told.
+// settings returns the node's settings.
 func (w *world) settings() string {
 	var waits []string
 	for _, wait := range w.waits {
@@ -143,7 +143,7 @@ refused_per_hour = 1000000
 		cmp.Or(w.most.RcptsIn1s, wide), cmp.Or(w.most.RcptsPerSession, wide), w.told)
 }
 
-// run has the list worked on to its end, or for as long as its steps take.
+// run works on the list to its end, or for as long as the world's steps take.
 func (w *world) run(t *testing.T, path string) (s seen) {
 	t.Helper()
 	lab := w.lab(t)
@@ -174,7 +174,7 @@ func (w *world) run(t *testing.T, path string) (s seen) {
 	return s
 }
 
-// hurt kills nodes in turn while the others go on, or stops their processes for a while.
+// hurt kills nodes in turn while the others continue, or stops their processes for a while.
 func (w *world) hurt(ctx context.Context, lab *smtplab.Lab, all *crowd) {
 	for i := range w.kills {
 		for lab.Manners().Addresses < (i+1)*len(w.list)/5 && term.Sleep(ctx, 50*time.Millisecond) == nil {
@@ -223,7 +223,7 @@ func (w *world) look(t *testing.T, lab *smtplab.Lab, c *client.API, id string) (
 	return s
 }
 
-// exceeded returns which stated limits were broken at a receiver since an earlier sheet; 0: no limit.
+// exceeded returns the stated limits that were exceeded at a receiver since an earlier sheet. 0 means no limit.
 func exceeded(name string, seen, before, told allowed) (broken []string) {
 	for _, x := range []struct {
 		what               string
@@ -242,7 +242,7 @@ func exceeded(name string, seen, before, told allowed) (broken []string) {
 	return broken
 }
 
-// hide sets a step of the hidden limit.
+// hide sets the hidden limit of a step.
 func (w *world) hide(t *testing.T, lab *smtplab.Lab, i int) {
 	t.Helper()
 	limit := w.hidden
@@ -255,7 +255,7 @@ func (w *world) hide(t *testing.T, lab *smtplab.Lab, i int) {
 	effort.OK(t, lab.SetLimit(limitedDomain, limit))
 }
 
-// lasts is how long the steps take.
+// lasts returns how long the steps take.
 func (w *world) lasts() (sum time.Duration) {
 	for _, s := range w.steps {
 		sum += s.settle + s.judge
@@ -263,7 +263,7 @@ func (w *world) lasts() (sum time.Duration) {
 	return sum
 }
 
-// judge changes the hidden limit step by step, and prints how much of each was used.
+// judge changes the hidden limit step by step, and prints how much of each limit was used.
 func (w *world) judge(ctx context.Context, t *testing.T, path string, lab *smtplab.Lab) {
 	t.Helper()
 	for i, s := range w.steps {
@@ -276,7 +276,7 @@ func (w *world) judge(ctx context.Context, t *testing.T, path string, lab *smtpl
 			row += fmt.Sprintf(" %v: %.1f %% used, %.2f %% put off, %.1f/s asked |", wait, 100*use.Share(),
 				100*use.HeldShare(), float64(use.Asked)/wait.Seconds())
 			if judged == 1 && path == "" && (use.Share() < w.score || use.HeldShare() >= putOffMost) {
-				t.Errorf("%d/s: %.1f %% used, %.2f %% put off; want %.0f %% and less than %.0f %%", s.perSecond,
+				t.Errorf("%d/s: %.1f %% used, %.2f %% deferred; want %.0f %% and less than %.0f %%", s.perSecond,
 					100*use.Share(), 100*use.HeldShare(), 100*w.score, 100*putOffMost)
 			}
 		}
@@ -284,10 +284,10 @@ func (w *world) judge(ctx context.Context, t *testing.T, path string, lab *smtpl
 	}
 }
 
-// ratelimited is how many RCPTs a second the lab's ratelimit lets through.
+// ratelimited is how many RCPTs a second the lab's personality ratelimit accepts.
 const ratelimited = 3
 
-// asked is an address and when it is due.
+// asked is an address and the time when it is due.
 type asked struct {
 	at    float64 // seconds
 	since float64 // its first try
@@ -295,8 +295,8 @@ type asked struct {
 	name  string
 }
 
-// ideal is how long the slowest receiver takes when it is asked at the told pace: each address in its turn, and those
-// that are put off again as soon as that can help, before all others.
+// ideal returns how long the slowest receiver takes at the stated rate. Each address is asked in its turn; deferred
+// ones are asked again, before all others, as soon as that can help.
 func (w *world) ideal() (longest time.Duration) {
 	lists := map[string][]string{}
 	for _, address := range w.list {
@@ -308,7 +308,7 @@ func (w *world) ideal() (longest time.Duration) {
 		if strings.Contains(domain, "-ratelimit.") {
 			pace = min(pace, ratelimited)
 		}
-		var due []asked // the first is due first
+		var due []asked // sorted: the first is due first
 		for len(list) > 0 || len(due) > 0 {
 			next := asked{at: now, since: now}
 			switch {
@@ -330,7 +330,7 @@ func (w *world) ideal() (longest time.Duration) {
 	return longest
 }
 
-// again returns when an address that was just asked must be asked once more; 0: not any more.
+// again returns when an address that was just asked must be asked once more; 0 means never.
 func (w *world) again(domain string, a asked) float64 {
 	wait := w.waits[min(a.tries, len(w.waits)-1)].Seconds()
 	local, _, _ := strings.Cut(a.name, ".")
@@ -346,7 +346,7 @@ func (w *world) again(domain string, a asked) float64 {
 	return 0
 }
 
-// allowed is what a receiver lets one do.
+// allowed is what a receiver allows.
 type allowed = smtplab.Tally
 
 func inSeconds(n ...int) (waits []time.Duration) {
@@ -378,7 +378,7 @@ func longWorlds() []*world {
 		{name: "ordinary list, 40 receivers", turn: turn, greylist: 3 * time.Second,
 			list: drawList(15_000, zipf(40, "nopipe"), "ghost", 190, "full", 20, "disabled", 20, "grey", 20, "deferred", 10,
 				"refused", 10, "cut", 10),
-			most: allowed{RcptsIn1s: 200}, pace: connections / (3 * turn.Seconds()), // three turns an address
+			most: allowed{RcptsIn1s: 200}, pace: connections / (3 * turn.Seconds()), // an address takes three turns
 			waits: inSeconds(2, 4, 8), giveUp: 20 * time.Second},
 		greylisting(2_400, 10, time.Minute, inSeconds(30, 60, 120)),
 		breaking(lines2000(), 200),
@@ -409,7 +409,7 @@ func longWorlds() []*world {
 	return append(append(all, statedWorlds()...), hiddenWorlds()...)
 }
 
-// greylisting is a receiver that greylists each address, and says so.
+// greylisting is a world with a receiver that greylists each address, and says so.
 func greylisting(n, pace int, greylist time.Duration, waits []time.Duration) *world {
 	return &world{name: fmt.Sprintf("greylisting of %v, told %d/s", greylist, pace),
 		list: drawList(n, one, "ghost", 200), greylist: greylist, most: allowed{RcptsIn1s: pace}, waits: waits,
@@ -424,13 +424,13 @@ func breaking(at smtplab.Personality, n int) *world {
 		waits: inSeconds(30), giveUp: 100 * time.Second}
 }
 
-// lines2000 has a reply that no client reads to its end.
+// lines2000 has a reply so long that no client reads it to its end.
 func lines2000() smtplab.Personality {
 	return smtplab.Personality{Name: "a reply of 2,000 lines", Fixed: smtp.Unknown, Words: smtplab.Words{
 		Any: strings.Repeat("450-4.3.0 there is more to say\n", 1999) + "450 4.3.0 there is more"}}
 }
 
-// statedWorlds have one stated limit each, and behave well otherwise.
+// statedWorlds have one stated limit each, and no hidden ones.
 func statedWorlds() (all []*world) {
 	const turn = 100 * time.Millisecond
 	add := func(name string, domains, each int, turn time.Duration, pace float64, most allowed, told string) {
@@ -445,7 +445,7 @@ func statedWorlds() (all []*world) {
 	return all
 }
 
-// aboutMailbox says that we are too fast, but in words about the mailbox.
+// aboutMailbox says, in words about the mailbox, that we are too fast.
 const aboutMailbox = "450 4.2.1 The user you are trying to contact is receiving mail too quickly, please resend later"
 
 // hiddenWorlds have a limit that the settings don't state: they allow 200 RCPTs a second.
@@ -483,8 +483,8 @@ func hiddenWorlds() (all []*world) {
 	return all
 }
 
-// drawList is a list of n addresses over domains; parts are kinds of mailboxes and how many of 1,000 are such. The rest
-// exists.
+// drawList returns n addresses over domains. parts are kinds of mailboxes, with how many of 1,000 addresses are of
+// that kind. The other addresses exist.
 func drawList(n int, domain func(i int, random *rand.Rand) string, parts ...any) []string {
 	random := rand.New(rand.NewPCG(5, 5))
 	list := make([]string, n)
@@ -509,7 +509,7 @@ func even(domains int) func(int, *rand.Rand) string {
 	return func(i int, _ *rand.Rand) string { return fmt.Sprintf("d%d-clean.test", i%domains) }
 }
 
-// unclear are 15 domains, of which six greylist in words that may mean anything.
+// unclear returns 15 domains in turn; six of them greylist in ambiguous words.
 func unclear(i int, _ *rand.Rand) string {
 	kind := "clean"
 	if i %= 15; i < 6 {
@@ -520,11 +520,11 @@ func unclear(i int, _ *rand.Rand) string {
 
 // crowd is a cluster of processes on loopback: node-1 at 127.0.0.1, node-2 at 127.0.0.2, and so on.
 type crowd struct {
-	*rig     // node-1 as operators see it, and a customer of one of them
+	*rig     // operators use node-1; a customer uses one of the nodes
 	lab      *smtplab.Lab
 	url      string // of the ledger
 	settings string // more TOML, of all
-	ports    [5]int // of the API, uploads, the admin listener, gossip and actors, on all
+	ports    [5]int // the same on all nodes: API, uploads, admin listener, gossip, actors
 	members  map[string]*background
 }
 
@@ -553,8 +553,8 @@ func newCrowd(t *testing.T, lab *smtplab.Lab, url, settings, path string) *crowd
 	return c
 }
 
-// configures writes the configuration of a node. With another gossip port than that of the
-// others neither side finds the other.
+// configures writes the configuration of a node. If its gossip port differs from that of the others, neither side
+// finds the other.
 func (c *crowd) configures(name string, gossip int) {
 	c.t.Helper()
 	key, err := os.ReadFile(filepath.Join(c.folder, "gossip.key"))
@@ -594,8 +594,8 @@ source_addresses = [%[2]q]
 %[11]s`, name, at, p[0], p[1], p[2], gossip, p[4], c.url, c.lab.DNSAddr(), c.lab.SMTPPort(), c.settings))
 }
 
-// serves starts a node and waits until it serves. A node whose ledger does not answer in time, as on a busy machine,
-// ends: then it is started again, as systemd does.
+// serves starts a node and waits until it serves. If the node ends because its ledger did not answer in time, as on a
+// busy machine, it is started again, as systemd would.
 func (c *crowd) serves(name string) {
 	c.t.Helper()
 	log := filepath.Join(c.folder, name, "log")
@@ -614,7 +614,7 @@ func (c *crowd) serves(name string) {
 	})
 }
 
-// isSound waits until all nodes serve and nothing is said below the table.
+// isSound waits until all nodes serve and there are no notes below the table.
 func (c *crowd) isSound() {
 	c.t.Helper()
 	until(c.t, func() (bool, string) {
@@ -634,7 +634,7 @@ func serveLogged(c *cli, log string, args ...string) *background {
 	return beside(c.t, command, startHere)
 }
 
-// shows returns what a command prints. It runs in this process, since it is asked again and again.
+// shows returns the output of a command. The command runs in this process, because it is repeated often.
 func (c *cli) shows(args ...string) string {
 	out, errs, err := runHere(c.t.Context(), false, c.ours(), "", args...)
 	if err != nil {
@@ -643,10 +643,10 @@ func (c *cli) shows(args ...string) string {
 	return out + errs
 }
 
-// scriptWait bounds a wait of a document's test.
+// scriptWait bounds a wait in a document's test.
 const scriptWait = time.Minute
 
-// until calls look again and again until it reports true.
+// until calls look again and again until it returns true.
 func until(t *testing.T, look func() (is bool, what string)) {
 	t.Helper()
 	for end := time.Now().Add(scriptWait); ; {

@@ -22,8 +22,8 @@ import (
 var long = flag.Bool("long", false, "try much more than a default run does; takes minutes (docs/developers/testing.md)")
 
 const (
-	shortPart  = 20               // a short run draws one in so many of the default run's cases, as with the race detector
-	longTimes  = 50               // a long run has this many times the cases of a default run
+	shortPart  = 20               // short and race runs draw the default's cases divided by this
+	longTimes  = 50               // a long run draws the default's cases times this
 	cases      = 100              // of a property, in a default run
 	everRepeat = 1                // the seed of short and default runs
 	budget     = 10 * time.Second // for all Seeds of a package, in a default run
@@ -46,8 +46,8 @@ func NotShort(t testing.TB, why string) {
 	}
 }
 
-// Unraced skips the test in a run with the race detector, which finds nothing there, and
-// says why. CI runs every test without it, too.
+// Unraced skips the test in a run with the race detector, which finds nothing in it, and says why. CI runs every test
+// without the detector too.
 func Unraced(t testing.TB, why string) {
 	t.Helper()
 	if Raced {
@@ -55,11 +55,11 @@ func Unraced(t testing.TB, why string) {
 	}
 }
 
-// beside are the tests that run beside others.
+// beside holds the tests that run beside others.
 var beside sync.Map
 
-// Beside lets a test run beside others of its package, also when it is called several times: rigs call it. A benchmark
-// runs alone.
+// Beside lets a test run beside others of its package. It may be called several times, because rigs call it. A
+// benchmark runs alone.
 func Beside(t testing.TB) {
 	t.Helper()
 	test, is := t.(*testing.T)
@@ -72,12 +72,12 @@ func Beside(t testing.TB) {
 	}
 }
 
-// few reports whether this run tries few cases: a short one does, and so does one with the race detector, which looks
-// for goroutines that meet and not for values.
+// few reports whether this run tries few cases: a short run, or one with the race detector, which looks at goroutines
+// and not at values.
 func few() bool { return !*long && (testing.Short() || Raced) }
 
-// Cases returns how many of n cases this run tries: a twentieth in a short run and with the race detector, at least
-// one; fifty times n in a long one.
+// Cases returns how many of n cases this run tries. Short runs and runs with the race detector try a twentieth, at
+// least one; long runs try fifty times n.
 func Cases(n int) int {
 	switch {
 	case *long:
@@ -89,7 +89,7 @@ func Cases(n int) int {
 	}
 }
 
-// Some returns those items of a table that this run tries: all of them, or every twentieth where Cases are few.
+// Some returns the items of a table that this run tries: all, or every twentieth in runs that try few cases.
 func Some[T any](items []T) []T {
 	if !few() {
 		return items
@@ -136,7 +136,7 @@ func Must[T any](v T, err error) func(t failer) T {
 	}
 }
 
-// OK ends the test on an error; of says of what.
+// OK ends the test on an error; of names the subject.
 func OK(t failer, err error, of ...any) {
 	t.Helper()
 	if err != nil {
@@ -160,7 +160,7 @@ func Not[T comparable](t failer, got, bad T, of ...any) {
 	}
 }
 
-// MustBe is Is, and ends the test where it finds a fault.
+// MustBe is Is, but ends the test if it finds a fault.
 func MustBe[T comparable](t failer, got, want T, of ...any) {
 	t.Helper()
 	if got != want {
@@ -200,7 +200,7 @@ func Lacks(t failer, text, part string, of ...any) {
 	}
 }
 
-// ErrHas reports a fault unless there is an error with part in its text; of says of what.
+// ErrHas reports a fault unless there is an error with part in its text; of names the subject.
 func ErrHas(t failer, err error, part string, of ...any) {
 	t.Helper()
 	if err == nil {
@@ -210,7 +210,7 @@ func ErrHas(t failer, err error, part string, of ...any) {
 	Has(t, err.Error(), part, of...)
 }
 
-// ErrIs reports a fault unless an error is the one that is wanted; of says of what.
+// ErrIs reports a fault unless err is want; of names the subject.
 func ErrIs(t failer, err, want error, of ...any) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -232,9 +232,9 @@ var spent struct {
 	time.Duration
 }
 
-// Seeds returns 1 to Cases(n), for a simulation that takes long. The simulations of one package share ten seconds,
-// fifty times as long in a long run. When that time is used up, as on a busy machine, a simulation ends after a tenth
-// of its seeds, and the log says so.
+// Seeds returns 1 to Cases(n), for a slow simulation. The simulations of one package share ten seconds, or fifty
+// times as long in a long run. When that time is used up, as on a busy machine, a simulation ends after a tenth of
+// its seeds, and the log says so.
 func Seeds(t testing.TB, n int) iter.Seq[uint64] {
 	return func(yield func(uint64) bool) {
 		all := Cases(n)
@@ -263,7 +263,7 @@ func over() bool {
 	return spent.Duration > time.Duration(Cases(int(budget)))
 }
 
-// AtOnce lets n tests of a package run at the same time, for tests that mostly wait. -parallel overrides it. TestMain
+// AtOnce lets n tests of a package run at the same time, because they mostly wait. -parallel overrides it. TestMain
 // calls it first.
 func AtOnce(n int) {
 	CollectSeldom()
@@ -295,7 +295,7 @@ func set(name string, n int) {
 
 var drawOnce sync.Once
 
-// Check checks a property with rapid: 100 cases by default, 5 where Cases are few and 5,000 in a long run.
+// Check checks a property with rapid: 100 cases by default, 5 in runs that try few cases, 5,000 in a long run.
 // -rapid.checks and -rapid.seed override that.
 func Check(t *testing.T, property func(*rapid.T)) {
 	t.Helper()
@@ -310,7 +310,7 @@ func draw() {
 		seed = 0
 	}
 	if testing.Short() {
-		checks *= 5 // rapid itself tries a fifth in a short run
+		checks *= 5 // in a short run rapid divides this by five
 	}
 	if !given("rapid.checks") {
 		set("rapid.checks", checks)
@@ -323,8 +323,8 @@ func draw() {
 	}
 }
 
-// Scaled returns a struct with each of its times multiplied by a factor: 0.2 makes what waits for them five times as
-// fast. Its other fields stay as they are.
+// Scaled returns a copy of a struct with each of its times multiplied by a factor: with 0.2, whatever waits for these
+// times is five times as fast. Other fields stay as they are.
 func Scaled[T any](times T, factor float64) T {
 	v := reflect.ValueOf(&times).Elem()
 	for i := range v.NumField() {
@@ -343,7 +343,7 @@ func ErrorIf(t failer, bad bool, format string, args ...any) {
 	}
 }
 
-// FatalIf is ErrorIf, and ends the test where it finds a fault.
+// FatalIf is ErrorIf, but ends the test if it finds a fault.
 func FatalIf(t failer, bad bool, format string, args ...any) {
 	t.Helper()
 	if bad {
@@ -351,5 +351,5 @@ func FatalIf(t failer, bad bool, format string, args ...any) {
 	}
 }
 
-// First leaves out the second of two values, for Must and Denied: v := effort.Must(effort.First(f()))(t).
+// First drops the second of two values, for Must and Denied: v := effort.Must(effort.First(f()))(t).
 func First[A, B any](a A, _ B, err error) (A, error) { return a, err }

@@ -11,8 +11,8 @@ import (
 // memory is Linux's folder for files in memory.
 const memory = "/dev/shm"
 
-// Folder returns a folder for one test, removed when the test ends. It is in memory if the machine allows that, which
-// suits the ledger of a test that is not about the disk: on a shared disk one write can take seconds.
+// Folder returns a folder for one test, removed when the test ends. It is in memory if the machine allows that: on a
+// shared disk one write can take seconds. Use it for tests that are not about the disk.
 func Folder(t testing.TB) string {
 	t.Helper()
 	if info, err := os.Stat(memory); err != nil || !info.IsDir() {
@@ -20,7 +20,7 @@ func Folder(t testing.TB) string {
 	}
 	path, err := os.MkdirTemp(memory, "rollcall-test-")
 	if err != nil {
-		return t.TempDir() // full, or not writable for us
+		return t.TempDir() // the folder in memory is full, or not writable for us
 	}
 	t.Cleanup(func() {
 		if err := os.RemoveAll(path); err != nil {
@@ -37,8 +37,8 @@ var empty struct {
 	err     error
 }
 
-// Ledger returns the URL of an empty embedded ledger, removed when the test ends: a copy of one that migrate
-// (sqlstore.Migrate) made once in this run.
+// Ledger returns the URL of an empty embedded ledger, which is removed when the test ends. It is a copy of a ledger
+// that migrate (sqlstore.Migrate) made once in this run.
 func Ledger(t testing.TB, migrate func(ctx context.Context, url string, tell ...func(line string)) error) string {
 	t.Helper()
 	path := filepath.Join(Folder(t), "ledger.db")

@@ -13,11 +13,11 @@ type Proxy struct {
 
 	mu    sync.Mutex
 	conns map[net.Conn]struct{} // guarded by mu
-	gone  bool                  // guarded by mu; there must be none
+	gone  bool                  // guarded by mu; it accepts no connections
 }
 
-// StartProxy passes on what comes to a listener until Close. It calls through, if not nil, before each piece of n bytes
-// in either direction; what was cut meanwhile is not passed on.
+// StartProxy passes connections on to target until Close. If through is not nil, it is called before each piece of n
+// bytes in either direction. Bytes of a connection that was cut meanwhile are lost.
 func StartProxy(l net.Listener, target string, through func(toTarget bool, n int)) *Proxy {
 	p := &Proxy{listener: l, target: target, through: through, conns: map[net.Conn]struct{}{}}
 	go p.acceptAll()
@@ -51,7 +51,7 @@ func (p *Proxy) passOn(near net.Conn) {
 	p.copyBytes(far, near, true)
 }
 
-// copyBytes passes bytes on in one direction, and ends both when one ends.
+// copyBytes passes bytes on in one direction. When one connection ends, it ends both.
 func (p *Proxy) copyBytes(to, from net.Conn, toTarget bool) {
 	defer p.endConns(to, from)
 	buffer := make([]byte, 16<<10)
@@ -89,7 +89,8 @@ func (p *Proxy) endConns(conns ...net.Conn) {
 	}
 }
 
-// Cut resets every connection. New ones are passed on, or closed if it goes away until it is back.
+// Cut resets every connection. With away, new connections are closed at once until Cut is called without it;
+// otherwise they are passed on.
 func (p *Proxy) Cut(away bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

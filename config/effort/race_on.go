@@ -12,8 +12,9 @@ const Raced = true
 
 var nodeHere sync.Mutex
 
-// OnlyNode makes the test wait until no other one has a node in this process, and keeps others waiting until it ends:
-// the actor library sets the logger of its transport whenever it opens a port, without a lock, while others use it.
+// OnlyNode makes the test wait until no other test of this process has a node, and keeps others waiting until it
+// ends. Whenever the actor library opens a port, it sets the logger of its transport without a lock, while others use
+// it.
 func OnlyNode(t testing.TB) {
 	nodeHere.Lock()
 	t.Cleanup(nodeHere.Unlock)

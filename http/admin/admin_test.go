@@ -36,7 +36,7 @@ import (
 	"rollcall/smtp/identity"
 )
 
-// sickBook is the real ledger, which can be made to fail its pings.
+// sickBook is the real ledger, but a test can make its pings fail.
 type sickBook struct {
 	*sqlstore.Store
 	sick atomic.Bool
@@ -93,7 +93,7 @@ func newRig(t *testing.T, changes ...func(*admin.Options)) *rig {
 	return r
 }
 
-// call makes one call with the token and reads the JSON answer.
+// call makes one call with the token and decodes the JSON answer.
 func (r *rig) call(method, path, body string) (status int, out map[string]any) {
 	r.t.Helper()
 	status, text := r.ask(method, path, body)
@@ -111,14 +111,14 @@ func (r *rig) ask(method, path, body string) (int, string) {
 // sent is an answer, for sent(r.ask(...)).Is(t, 200).
 func sent(status int, text string) nettest.Answer { return nettest.Answer{Status: status, Body: text} }
 
-// codeOf is the code of a refusal; "" for none.
+// codeOf returns the code of a refusal, or "".
 func codeOf(out map[string]any) string {
 	e, _ := out["error"].(map[string]any)
 	code, _ := e["code"].(string)
 	return code
 }
 
-// raw makes one call, with more headers as names and values.
+// raw makes one call; more headers follow as names and values.
 func (r *rig) raw(method, path, body, authorization string, more ...string) (int, string) {
 	r.t.Helper()
 	if authorization != "" {
@@ -168,7 +168,7 @@ func TestOperatorTour(t *testing.T) {
 		report["workspaces"] != 1.0, "audit: %v", report)
 }
 
-// holds reports whether list has one object with exactly the fields, one of which has the value.
+// holds reports whether a list has one object with exactly these fields, of which one has this value.
 func holds(list any, field string, value any, fields ...string) bool {
 	all, _ := list.([]any)
 	if len(all) != 1 {
@@ -189,7 +189,7 @@ func same(a, b map[string]any) bool {
 	return string(x) == string(y)
 }
 
-// TestRefusals are in one form and say what to do.
+// TestRefusals: all refusals have one form and say what to do.
 func TestRefusals(t *testing.T) {
 	r := newRig(t)
 	_, w := r.call("POST", "/v1/workspaces", `{"name":"Example"}`)
@@ -273,7 +273,7 @@ func TestReady(t *testing.T) {
 	sent(r.raw("GET", "/healthz", "", "")).Is(t, 200, "alive while draining")
 }
 
-// TestTokenIsMadeOnce also when several processes start at once.
+// TestTokenIsMadeOnce: also if several processes start at once.
 func TestTokenIsMadeOnce(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	tokens := make([]string, 16)
@@ -303,8 +303,8 @@ func TestTokenIsMadeOnce(t *testing.T) {
 	effort.Denied(admin.EnsureToken(dir))(t, admin.ErrToken, "an empty token")
 }
 
-// TestLimitsOfAWorkspace are shown with what is used, changed one by one, and refused out of
-// their bounds; what nobody set is the default of the node.
+// TestLimitsOfAWorkspace: limits are shown with what is used, changed one by one, and refused if out of bounds. A
+// limit that nobody set is the node's default.
 func TestLimitsOfAWorkspace(t *testing.T) {
 	r := newRig(t)
 	_, w := r.call("POST", "/v1/workspaces", `{"name":"Example"}`)
@@ -371,7 +371,7 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// TestEntriesOfAVerification reads two pages of entries, and sends queries that are refused.
+// TestEntriesOfAVerification reads two pages of entries. Then it sends queries that are refused.
 func TestEntriesOfAVerification(t *testing.T) {
 	r := newRig(t)
 	d := ledgertest.NewFixture(t, r.book, 50)
@@ -411,7 +411,7 @@ func TestEntriesOfAVerification(t *testing.T) {
 	}
 }
 
-// TestDrainEndsLongCalls so that the ledger can be closed.
+// TestDrainEndsLongCalls: a drain ends running audits, so that the ledger can be closed.
 func TestDrainEndsLongCalls(t *testing.T) {
 	r := newRig(t)
 	r.server.Drain()
@@ -419,7 +419,7 @@ func TestDrainEndsLongCalls(t *testing.T) {
 	sent(r.ask("GET", "/v1/audit", "")).Is(t, 503, "audit after the drain")
 }
 
-// closedLog is a ledger that takes no line of the operator log.
+// closedLog is a ledger that refuses every line of the operator log.
 type closedLog struct{ *sickBook }
 
 func (closedLog) Note(context.Context, ledger.LogLine) error { return errors.New("the log is closed") }
@@ -467,7 +467,7 @@ func TestTheLogOfTheNodeHasNoEmail(t *testing.T) {
 	effort.Has(t, logs.String(), "subject=mx.big.test", "the log of the node")
 }
 
-// TestKnownHosts lets requests through that are for this listener, at every path.
+// TestKnownHosts: requests with a host of this listener are accepted at every path.
 func TestKnownHosts(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(o *admin.Options) { o.Hosts = []string{"node-1.example", "2001:db8::1"} })
@@ -498,7 +498,7 @@ func TestKnownHosts(t *testing.T) {
 	}
 }
 
-// TestTheAddressAConnectionCameTo is known, also where the listener is at all of them.
+// TestTheAddressAConnectionCameTo: this address is a known host, also if the listener is on all interfaces.
 func TestTheAddressAConnectionCameTo(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(o *admin.Options) { o.Listen = "127.0.0.3:0" })
@@ -517,10 +517,10 @@ func TestAdminTLS(t *testing.T) {
 	_ = a.Body.Close()
 }
 
-// TestUnixSocket has mode 0660, takes the place of one that was left behind, and of no other file.
+// TestUnixSocket: the socket has mode 0660. It replaces a socket that was left behind, but no other file.
 func TestUnixSocket(t *testing.T) {
 	t.Parallel()
-	folder, err := os.MkdirTemp("", "sock") // a socket's path is short
+	folder, err := os.MkdirTemp("", "sock") // a socket's path must be short
 	effort.OK(t, err)
 	defer os.RemoveAll(folder)
 	path := filepath.Join(folder, "admin.sock")

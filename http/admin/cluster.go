@@ -22,25 +22,26 @@ import (
 	"rollcall/ledger"
 )
 
-// Cluster is the whole cluster as the answering node knows it. Every node answers for all. Methods are safe for
-// concurrent use and end with ctx.
+// Cluster is the whole cluster as the answering node knows it. Every node can answer for all nodes. Methods are safe
+// for concurrent use and end with ctx.
 type Cluster interface {
-	// Members returns the present members and those that ended a short while ago. It needs no answer of the ledger.
+	// Members returns the present members and those that ended a short while ago. It works while the ledger does not
+	// answer.
 	Members(ctx context.Context) (Membership, error)
 
-	// Drain asks a node to give its work away and to take none. Errors: ledger.ErrNoSuchNode; any other means that the
-	// ledger did not answer.
+	// Drain asks a node to give its work away and to take none. Errors: ledger.ErrNoSuchNode; any other error means
+	// that the ledger did not answer.
 	Drain(ctx context.Context, node uuid.UUID) error
 
 	// Undrain makes a drained node take work again. Errors as Drain.
 	Undrain(ctx context.Context, node uuid.UUID) error
 
 	// Forget records an operator's statement that a node is dead. Errors: ledger.ErrNoSuchNode, ledger.ErrNodeAlive;
-	// any other means that the ledger did not answer.
+	// any other error means that the ledger did not answer.
 	Forget(ctx context.Context, node uuid.UUID) error
 
-	// Keys does a command about the gossip keys on each member that gossip sees, itself included, and returns the
-	// result of each: a member that did not answer has an Error. ErrNoKeyring: this node's gossip has no keys.
+	// Keys runs a command about the gossip keys on each member that gossip sees, this one included. It returns the
+	// result of each member; a member that did not answer has an Error. ErrNoKeyring: this node's gossip has no keys.
 	Keys(ctx context.Context, c KeyCommand) ([]KeyResult, error)
 }
 
@@ -53,8 +54,8 @@ type Membership struct {
 	LedgerAge float64 `json:"ledger_read_seconds_ago"`
 }
 
-// Member is one process of a node. A restarted node is shown with its newest session, and with an older one only while
-// that still counts in the shares of receivers.
+// Member is one process of a node. A restarted node is shown with its newest session. An older session is shown too
+// while it still counts in the shares of receivers.
 type Member struct {
 	Node    uuid.UUID `json:"node"`
 	Session uuid.UUID `json:"session"`
@@ -69,7 +70,7 @@ type Member struct {
 	// node, or when there is no row.
 	HeartbeatAge *float64 `json:"last_heartbeat_seconds_ago"`
 	Leases       int      `json:"leases"`    // verifications it works on
-	Addresses    int64    `json:"addresses"` // of these, not settled yet
+	Addresses    int64    `json:"addresses"` // their addresses that are not settled yet
 	Receivers    int      `json:"receivers"` // that live there
 	Agreed       bool     `json:"view_agreed"`
 	// ClockOffset is its clock minus the ledger's, in milliseconds; null when unknown, as for all nodes but the
@@ -80,7 +81,7 @@ type Member struct {
 // State is the state of a member.
 type State string
 
-// The states of a member; the first that applies counts.
+// The states of a member. A member has the first one that applies.
 const (
 	StateLeft       State = "left"       // it left by itself and no longer uses anything
 	StateLost       State = "lost"       // it was counted out: no heartbeat for too long
@@ -194,7 +195,7 @@ type nodeChange struct {
 	name    string // of the command
 	done    string // for the node's log
 	becomes string // for the operator log
-	ended   string // why a node that has ended can't be changed so; "": only such a node can
+	ended   string // why this change is impossible for a node that has ended; "": it is possible only for such a node
 	do      func(Cluster, context.Context, uuid.UUID) error
 }
 
@@ -219,7 +220,7 @@ func (d clusterOps) changeNode(ctx context.Context, node string, change nodeChan
 	}, func(err error) error { return d.ofCluster(change.name+" node", err) })
 }
 
-// node finds a member. If the text fits several nodes, likely ones are preferred.
+// node finds a member. If the text fits several nodes, it prefers those for which likely is true.
 func (d clusterOps) node(ctx context.Context, text string, likely func(Member) bool) (Member, error) {
 	if len(text) > nodeTextMax {
 		return Member{}, refusal(http.StatusBadRequest, "invalid_request",
@@ -257,16 +258,16 @@ func (d clusterOps) ofCluster(step string, err error) error {
 		"the cluster or its ledger did not answer; send the same call again")
 }
 
-// nodeTextMax is the longest text that may name a node: a host's name (RFC 1035 §2.3.4).
+// nodeTextMax bounds a text that names a node: the longest name of a host (RFC 1035 §2.3.4).
 const nodeTextMax = 255
 
-// titlesMax is how many nodes a refusal names: as many as a person reads.
+// titlesMax bounds how many nodes a refusal names: as many as a person reads.
 const titlesMax = 10
 
 // FindNode returns the member that text means: the one with this id, else with this name in any case, else with an id
-// that begins like this; with an empty text the answering node. If several nodes fit, those for which likely is true
-// are preferred; of a node's sessions, one that has not ended. Errors: ErrNodeUnknown and ErrNodeAmbiguous, which name
-// the possible nodes.
+// that begins so. An empty text means the answering node. If several nodes fit, it prefers those for which likely is
+// true; of a node's sessions it prefers one that has not ended. Errors: ErrNodeUnknown and ErrNodeAmbiguous, which
+// name the possible nodes.
 func FindNode(members []Member, text string, likely func(Member) bool) (Member, error) {
 	fits := fitting(members, strings.ToLower(text), likely)
 	switch len(fits) {
@@ -278,7 +279,7 @@ func FindNode(members []Member, text string, likely func(Member) bool) (Member, 
 	return Member{}, fmt.Errorf("%w %q, so give more of the id: %s", ErrNodeAmbiguous, text, titles(fits))
 }
 
-// fitting returns one member of each node that a text in lower case may mean.
+// fitting returns one member for each node that a text in lower case may mean.
 func fitting(members []Member, text string, likely func(Member) bool) []Member {
 	if text == "" {
 		return where(members, func(m Member) bool { return m.This })
@@ -299,7 +300,8 @@ func fitting(members []Member, text string, likely func(Member) bool) []Member {
 	return nil
 }
 
-// where returns the members that fit, for each node the session that has not ended.
+// where returns the members for which fits is true. If a node has several sessions, it returns the one that has not
+// ended.
 func where(members []Member, fits func(Member) bool) (found []Member) {
 	at := map[uuid.UUID]int{}
 	for _, m := range members {
@@ -335,7 +337,7 @@ func titles(members []Member) string {
 // keyBytes is the length of a gossip key: that of AES-256.
 const keyBytes = 32
 
-// fingerprintBytes of a key's SHA-256 name it: enough for the few keys of a ring.
+// fingerprintBytes is how many bytes of a key's SHA-256 name the key: enough for the few keys of a ring.
 const fingerprintBytes = 4
 
 // fingerprintForm is the form of a fingerprint: see KeyCommand.
@@ -347,8 +349,8 @@ type KeyAnswer struct {
 	Results     []KeyResult `json:"results"`     // of every member, by name
 }
 
-// changeKeys does a command about gossip keys on all members. Before it uses or removes a key it asks all of them,
-// because a key that one member lacks would separate it from the others.
+// changeKeys runs a command about gossip keys on all members. Before it uses or removes a key it asks all of them,
+// because a member that lacks the new key could no longer talk to the others.
 func (d clusterOps) changeKeys(ctx context.Context, c KeyCommand) (KeyAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
@@ -368,7 +370,7 @@ func (d clusterOps) changeKeys(ctx context.Context, c KeyCommand) (KeyAnswer, er
 	answer := KeyAnswer{Fingerprint: c.Fingerprint, Results: make([]KeyResult, len(results))}
 	for i, result := range results {
 		if c.Op == KeyRemove && len(result.Keys) > 0 && !slices.Contains(result.Keys, c.Fingerprint) {
-			result.Error = "" // it was removed before: the command may be run again for other nodes
+			result.Error = "" // removed earlier: the command may be repeated for other nodes
 		}
 		result.Keys = full(result.Keys)
 		answer.Results[i] = result
@@ -392,7 +394,8 @@ func (d clusterOps) changeKeys(ctx context.Context, c KeyCommand) (KeyAnswer, er
 	return answer, nil
 }
 
-// keyCommand reads {"op","key","fingerprint"}. Refusals never quote the body: it may hold a key, also in a wrong place.
+// keyCommand reads {"op","key","fingerprint"}. Refusals never quote the body: it may hold a key, even in a wrong
+// place.
 func keyCommand(r *http.Request) (c KeyCommand, err error) {
 	var in KeyCall
 	message := ""
@@ -420,7 +423,7 @@ func keyCommand(r *http.Request) (c KeyCommand, err error) {
 	return KeyCommand{Op: in.Op, Key: key, Fingerprint: in.Fingerprint}, nil
 }
 
-// unsafe says why a command would separate members from each other; "" when it would not.
+// unsafe returns why a command would separate members from each other, or "".
 func unsafe(c KeyCommand, before []KeyResult) (code, message string) {
 	var silent, lacking, using []string
 	known := false

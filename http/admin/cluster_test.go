@@ -20,13 +20,13 @@ import (
 	"rollcall/ledger"
 )
 
-// member makes one with an id that begins with eight hex digits.
+// member makes a member whose id begins with eight hex digits.
 func member(id, name string, state admin.State) admin.Member {
 	return admin.Member{Node: uuid.MustParse(id + "-0000-4000-8000-000000000000"), Session: uuid.New(),
 		Name: name, State: state, Since: api.Time(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))}
 }
 
-// five is a cluster of which two nodes have one name and one was started again.
+// five is a cluster of five members; two nodes share a name, and one was started again.
 func five() []admin.Member {
 	one := member("5f2c91aa", "node-1", admin.StateServing)
 	one.This = true
@@ -111,7 +111,7 @@ func TestANodeIsFoundByWhatPeopleCallIt(t *testing.T) {
 	}
 }
 
-// TestDrainAndForget name one node each, and refuse what makes no sense.
+// TestDrainAndForget: each call names one node, and calls that make no sense are refused.
 func TestDrainAndForget(t *testing.T) {
 	f := &pagetest.Cluster{Frames: []admin.Membership{{Members: five()}}}
 	r := newRig(t, withCluster(f))
@@ -159,10 +159,10 @@ func TestDrainAndForget(t *testing.T) {
 	}
 }
 
-// canary is a key that must be seen nowhere.
+// canary is a key that must appear nowhere.
 const canary = "Y2FuYXJ5Y2FuYXJ5Y2FuYXJ5Y2FuYXJ5Y2FuYXJ5MTI="
 
-// rings makes the keyrings of three nodes: fingerprints, the primary first.
+// rings makes the keyrings of three nodes: lists of fingerprints, the primary key's first.
 func rings(of ...string) (results []admin.KeyResult) {
 	for i, text := range of {
 		m := five()[i]
@@ -241,7 +241,7 @@ func told(out map[string]any) string {
 	return strings.Join(texts, "; ")
 }
 
-// TestAKeyIsSeenByTheClusterOnly: not in an answer, a refusal or a log, wherever in the body it stands.
+// TestAKeyIsSeenByTheClusterOnly: wherever in the body a key stands, it is in no answer, refusal or log.
 func TestAKeyIsSeenByTheClusterOnly(t *testing.T) {
 	var log effort.Log
 	f := &pagetest.Cluster{Rings: rings("00000001")}

@@ -60,11 +60,11 @@
 // beginning of its id. A gossip key occurs only in the body of one call, which passes it to the Cluster.
 //
 // The header Rollcall-Operator, of at most 200 bytes, names the author of a change for the operator log. It is not
-// checked: anybody with the token may write any name.
+// checked: anybody with the token may send any name.
 //
 // An email address occurs only in the body of a call and in its answer, never in a URL or a log.
 //
-// Refusals are {"error":{"code","message"}}, and the message says what to do. The listener belongs on loopback or on a
-// private network: it speaks no TLS. Audits may take minutes; Drain ends them. Start with Options, Server, Cluster and
-// EnsureToken.
+// Refusals are {"error":{"code","message"}}, and the message says what to do. The listener belongs on loopback or on
+// a private network: it speaks no TLS. Audits may take minutes; Drain ends them. Start with Options, Server, Cluster
+// and EnsureToken.
 package admin

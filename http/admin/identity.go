@@ -18,8 +18,8 @@ import (
 // Identity is a node's report on its identity, the things that receivers judge a sender by.
 type Identity struct {
 	Eligible bool      `json:"eligible"`                 // no check fails
-	Enforced bool      `json:"enforced"`                 // identity.enforce: it probes only while it is eligible
-	Probing  bool      `json:"probing"`                  // it takes probing work now
+	Enforced bool      `json:"enforced"`                 // identity.enforce: the node probes only while it is eligible
+	Probing  bool      `json:"probing"`                  // the node takes probing work now
 	Why      string    `json:"why,omitempty"`            // it is not eligible
 	Checked  *api.Time `json:"checked_at"`               // null: not yet
 	Findings []Finding `json:"findings"`                 // by check and source
@@ -30,7 +30,7 @@ type Identity struct {
 // Finding is what one check found at one source.
 type Finding struct {
 	Check   identity.Check `json:"check"`
-	Source  string         `json:"source"`         // IP address, or "" for findings about all
+	Source  string         `json:"source"`         // IP address, or "" for findings about all sources
 	List    string         `json:"list,omitempty"` // the block list that was asked
 	State   identity.State `json:"state"`
 	Saw     string         `json:"saw"`
@@ -49,7 +49,7 @@ func IdentityOf(r identity.Report, enforced bool) Identity {
 	return out
 }
 
-// HealthOf converts it to the form that nodes send each other.
+// HealthOf converts an Identity to the form that nodes send each other.
 func HealthOf(i Identity) inspect.Health {
 	out := inspect.Health{Known: true, Probing: i.Probing, Enforced: i.Enforced, Why: i.Why, Unread: i.Unread,
 		Foreign: i.Foreign}
@@ -63,8 +63,8 @@ func HealthOf(i Identity) inspect.Health {
 	return out
 }
 
-// checkTimeout bounds a check of everything. Guess: less than the 30 s that an operator's command waits; even slow DNS
-// answers within that, or never.
+// checkTimeout bounds a check of everything. Guess: less than the 30 s that an operator's command waits; slow DNS
+// answers within this time or never.
 const checkTimeout = 25 * time.Second
 
 func (d nodeOps) addRoutes(add addCall) {
@@ -89,8 +89,9 @@ func (d nodeOps) checkIdentity(ctx context.Context) (Identity, error) {
 	})
 }
 
-// Health returns every node's report on its identity, this node first, then those that take no probing work; and the
-// nodes that do not answer. When no other node can be asked it returns this node with the error.
+// Health returns every node's report on its identity: first this node's, then those of nodes that take no probing
+// work. It also returns the nodes that do not answer. If no other node can be asked, it returns this node's report
+// and the error.
 func (d nodeOps) Health(ctx context.Context) (found []inspect.Health, silent []inspect.UnreachableNode, err error) {
 	_, err = askNodes(ctx, d.common, "ask for the health of all nodes", func(ctx context.Context) (_ any, err error) {
 		found, silent, err = d.options.Inspector.Health(ctx)
@@ -110,8 +111,9 @@ func (d nodeOps) Probing() (bool, string) {
 	return i.Probing, i.Why
 }
 
-// readiness is the answer of a node that is ready for requests. A node that may not probe is ready too: others probe
-// for its files, or these wait. The answer says so, because operators look here first when a node does nothing.
+// readiness is the answer of a node that is ready for requests. A node that may not probe is ready too, because other
+// nodes probe for its files, or the files wait. The answer says whether it probes, because operators look here first
+// when a node does nothing.
 func (d nodeOps) readiness() map[string]string {
 	answer := map[string]string{"status": "ready"}
 	if probing, _ := d.Probing(); !probing {
@@ -123,10 +125,10 @@ func (d nodeOps) readiness() map[string]string {
 // LogPage is one page of the operator log, newest first.
 type LogPage struct {
 	Lines []LogLine `json:"lines"`
-	Next  *LogPlace `json:"next"` // of the next page; null at the end
+	Next  *LogPlace `json:"next"` // place of the next page; null at the end
 }
 
-// shownName names, for people, what was changed.
+// shownName returns the name, for people, of what was changed.
 func shownName(name string) string {
 	if name == throttle.SourcePrefix {
 		return name + inspect.DefaultSource
@@ -134,7 +136,7 @@ func shownName(name string) string {
 	return name
 }
 
-// LogPlace is the beginning of a page: before and after of the call.
+// LogPlace is where a page begins: the parameters before and after of the call.
 type LogPlace struct {
 	Before api.Time  `json:"before"`
 	After  uuid.UUID `json:"after"`

@@ -39,8 +39,8 @@ func (o Options) listen() (net.Listener, error) {
 	return l, err
 }
 
-// listenUnix makes a socket. It replaces one left behind by a dead process; another file, or a socket in use, is an
-// error.
+// listenUnix makes a socket. It replaces a socket left behind by a dead process. If there is another file, or the
+// socket is in use, it returns an error.
 func listenUnix(path string) (net.Listener, error) {
 	l, err := net.Listen("unix", path)
 	if errors.Is(err, syscall.EADDRINUSE) && abandoned(path) {
@@ -51,7 +51,7 @@ func listenUnix(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Until this line the socket's mode follows the umask; the token is needed anyway.
+	// Until this line the socket's mode follows the umask, which does no harm: callers need the token.
 	if err := os.Chmod(path, socketMode); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -71,8 +71,8 @@ func abandoned(path string) bool {
 	return errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// withHost admits only requests for a host of this listener. A browser sends the host name of the page's URL, so a
-// foreign page whose name was made to resolve to this machine is refused (DNS rebinding).
+// withHost admits only requests for a host of this listener. This prevents DNS rebinding: a foreign page's name may
+// be made to resolve to this machine, but browsers still send that name.
 func (o Options) withHost(next http.Handler) http.Handler {
 	listen, _, _ := net.SplitHostPort(o.Listen)
 	known := append([]string{"localhost"}, o.Hosts...)
@@ -99,7 +99,7 @@ func hostOf(header string) string {
 	return strings.TrimSuffix(host, ".")
 }
 
-// reachedAt reports whether a host is a loopback address, or the one that the connection came to.
+// reachedAt reports whether a host is a loopback address, or the address that the connection came to.
 func reachedAt(r *http.Request, host string) bool {
 	a, err := netip.ParseAddr(host)
 	if err != nil {
@@ -113,11 +113,12 @@ func reachedAt(r *http.Request, host string) bool {
 // TokenFile is the name of the token's file in the data directory.
 const TokenFile = "admin.token"
 
-// tokenBytes are 256 random bits: nobody guesses them.
+// tokenBytes makes tokens of 256 random bits, which nobody guesses.
 const tokenBytes = 32
 
-// EnsureToken reads the operator's token from DATA_DIR/admin.token and makes it, readable by its owner only, when there
-// is none. Two processes that start at the same time get the same token. Errors wrap ErrToken or the file system's.
+// EnsureToken reads the operator's token from DATA_DIR/admin.token. If there is none, it makes one that only its
+// owner can read. Two processes that start at the same time get the same token. Errors wrap ErrToken or the file
+// system's.
 func EnsureToken(dataDir string) (string, error) {
 	path := filepath.Join(dataDir, TokenFile)
 	token, err := signin.ReadPrivate(path, ErrToken)
@@ -133,8 +134,8 @@ func EnsureToken(dataDir string) (string, error) {
 	return signin.ReadPrivate(path, ErrToken)
 }
 
-// writeToken writes a new token to a temporary file and links it to its name, so that nobody reads half of it;
-// fs.ErrExist when another process was faster.
+// writeToken writes a new token to a temporary file and links it to its name, so that nobody reads half of it. If
+// another process was faster, it returns fs.ErrExist.
 func writeToken(dir, path string) (err error) {
 	f, err := os.CreateTemp(dir, TokenFile+".*") // mode 0600
 	if err != nil {
@@ -163,7 +164,7 @@ type OperateLink struct {
 	ExpiresAt api.Time `json:"expires_at"`
 }
 
-// operate makes a link to the pages, without the ledger.
+// operate makes a link to the pages. It does not need the ledger.
 func (s *Server) operate(ctx context.Context, in OperateCall) (OperateLink, error) {
 	if s.pages == nil {
 		return OperateLink{}, refusal(http.StatusConflict, "no_pages",

@@ -40,7 +40,7 @@ type ForgetCall struct {
 // Forgotten lists what each node forgot.
 type Forgotten struct {
 	Receivers []inspect.Forgotten       `json:"receivers"`
-	Silent    []inspect.UnreachableNode `json:"silent"` // that may still have it
+	Silent    []inspect.UnreachableNode `json:"silent"` // nodes that may still have it
 }
 
 // Details are everything about one receiver, for each of its nodes.
@@ -85,7 +85,7 @@ func (d receiverOps) addRoutes(add addCall) {
 	}))
 }
 
-// traceOf reads ?key=, ?source= and ?after=, the number of the last seen line, by node.
+// traceOf reads ?key=, ?source= and ?after=, which has the number of the last line seen of each node.
 func traceOf(r *http.Request) (in traceCall, err error) {
 	q := r.URL.Query()
 	in = traceCall{key: q.Get("key"), source: q.Get("source"), after: map[string]uint64{}}
@@ -136,7 +136,7 @@ func (d receiverOps) CloseSession(ctx context.Context, in CloseCall) error {
 			d.note(ctx, line("session close", key, session))
 			d.options.Log.Info("session closed by an operator", "receiver", key, "node", in.Node, "session", in.Session)
 		case !errors.Is(err, inspect.ErrNotThere):
-			// The node may have closed it although its answer got lost.
+			// The node may have closed the session although its answer was lost.
 			d.note(ctx, line("session close", key, session+": tried, perhaps not closed"))
 		}
 		return nil, err
@@ -194,7 +194,7 @@ func (d receiverOps) Trace(ctx context.Context, text, source string, after map[s
 	return Traced{full(lines), after}, err
 }
 
-// Sources gives our addresses on all nodes, and the nodes that do not answer.
+// Sources returns our addresses on all nodes, and the nodes that do not answer.
 func (d receiverOps) Sources(ctx context.Context) (found []inspect.Source, silent []inspect.UnreachableNode,
 	err error) {
 	_, err = askNodes(ctx, d.common, "list sources", func(ctx context.Context) (_ any, err error) {
@@ -216,7 +216,7 @@ func forgottenWords(what string, found []inspect.Forgotten, quiet []inspect.Unre
 	return text
 }
 
-// SourceRule is the name of the rules of a source from Service.Sources.
+// SourceRule returns the name of the rules for a source from Service.Sources.
 func SourceRule(source string) string {
 	if source == inspect.DefaultSource {
 		source = ""

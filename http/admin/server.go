@@ -36,7 +36,7 @@ type Options struct {
 	Wake      func()              // hint that the ledger has something new, such as a grant
 	Log       *slog.Logger        // operators' changes, at info level
 	Limits    ledger.Limits       // the defaults for workspaces without limits of their own
-	PagesURL  func() string       // of the customers' pages; "": this node serves none
+	PagesURL  func() string       // URL of the customers' pages; "": this node serves none
 	Cluster   Cluster
 	Inspector Inspector
 	Throttle  *throttle.Table // the rules of this node
@@ -51,19 +51,20 @@ type Options struct {
 	// ReplayOverride runs the present rules and one more override on the nodes' records.
 	ReplayOverride func(ctx context.Context, name string, set throttle.Override) (inspect.Replayed, error)
 	// Ready returns why the node should get no requests although its ledger answers: it has not joined yet, or its
-	// fence is up. Everybody can read the text.
+	// fence is up. The text is public.
 	Ready func(ctx context.Context) error
-	// Identity returns the node's report on its identity. CheckIdentity checks it anew and returns the report, or the
-	// last one when ctx ends first.
+	// Identity returns the node's last report on its identity. CheckIdentity checks it again and returns the new
+	// report, or the last one if ctx ends first.
 	Identity      func() Identity
 	CheckIdentity func(ctx context.Context) (Identity, error)
-	// Pages makes the operators' web pages, for all other paths of this listener; nil: there are none.
+	// Pages makes the operators' web pages, which have all other paths of this listener. If it is nil, there are no
+	// pages.
 	Pages func(*Service) Pages
 }
 
 const tokenMin = 16
 
-// Times of the listener. Operators' calls are small and few; the audit of a large ledger is the long one.
+// Times of the listener. Operators' calls are small and few; only the audit of a large ledger takes long.
 const (
 	headerTimeout = 5 * time.Second
 	readTimeout   = 10 * time.Second
@@ -81,7 +82,7 @@ type Server struct {
 	http     *http.Server
 	listener net.Listener
 	token    [32]byte
-	long     context.Context // of audits; ends with Drain
+	long     context.Context // context of audits; ends with Drain
 	drain    context.CancelFunc
 }
 
@@ -134,8 +135,8 @@ func (s *Server) Addr() net.Addr {
 // Drain ends running audits, so that the ledger can be closed. It may be called twice.
 func (s *Server) Drain() { s.drain() }
 
-// Stop waits for running calls and closes the listener; when ctx ends first,
-// they are cut. It may be called twice, or without Start.
+// Stop waits for running calls and closes the listener. If ctx ends first, it cuts the calls. It may be called twice,
+// or without Start.
 func (s *Server) Stop(ctx context.Context) error {
 	if err := s.http.Shutdown(ctx); err != nil {
 		return errors.Join(err, s.http.Close())
@@ -143,7 +144,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	return nil
 }
 
-// routes puts the operator API behind the token and leaves health and metrics open.
+// routes puts the operator API behind the token. Health and metrics need no token.
 func (s *Server) routes() http.Handler {
 	operator := http.NewServeMux()
 	add := addCall(func(pattern string, call http.HandlerFunc) { operator.HandleFunc(pattern, call) })
@@ -175,7 +176,7 @@ func (s *Server) routes() http.Handler {
 	return sniffless
 }
 
-// withToken admits only requests with the token. Both sides are hashed, so that the comparison takes equally long
+// withToken admits only requests with the token. It hashes both sides, so that the comparison takes equally long
 // whatever was sent.
 func (s *Server) withToken(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -233,7 +234,7 @@ func refuse(w http.ResponseWriter, status int, code, message string) {
 // jsonErrors turns the standard router's own plain-text answers, 404 and 405, into refusals.
 type jsonErrors struct{ http.ResponseWriter }
 
-// WriteHeader replaces the router's answers, which are the only ones of type text/plain here.
+// WriteHeader replaces the router's own answers; only they have the type text/plain here.
 func (j jsonErrors) WriteHeader(status int) {
 	if j.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
 		j.ResponseWriter.WriteHeader(status)
@@ -269,7 +270,7 @@ var (
 )
 
 // AuthorHeader is the header with the caller's name for the operator log. It is not authenticated: anybody with the
-// token may write any name.
+// token may send any name.
 const AuthorHeader = "Rollcall-Operator"
 
 // AuthorMax is the longest name of an author, in bytes. Guess: user@host.
@@ -281,8 +282,8 @@ func AuthorFits(text string) bool {
 		!strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// withAuthor makes the name of AuthorHeader the author of all changes of a call. The logs of workspaces only say that
-// an operator did it.
+// withAuthor makes the name in AuthorHeader the author of all changes of a call. The logs of workspaces say only that
+// an operator made the change.
 func withAuthor(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		author := strings.TrimSpace(r.Header.Get(AuthorHeader))

@@ -17,9 +17,9 @@ import (
 	"rollcall/ledger"
 )
 
-// Service is all that operators can see and do, as values: the operator API writes them as JSON, and the pages show
-// them. Every error is a *Refusal. The context has the author of a change: ledger.WithActor and ledger.WithAuthor. Safe
-// for concurrent use.
+// Service holds, as values, all that operators can see and do. The operator API writes them as JSON, and the pages
+// show them. Every error is a *Refusal. The context has the author of a change: ledger.WithActor and
+// ledger.WithAuthor. Safe for concurrent use.
 type Service struct {
 	*common
 	workspaceOps
@@ -33,7 +33,7 @@ type Service struct {
 
 // The parts of a Service, by subject.
 type (
-	workspaceOps    struct{ *common } // their keys, credits and limits, and the audit of them
+	workspaceOps    struct{ *common } // keys, credits and limits of workspaces, and audits
 	verificationOps struct{ *common }
 	receiverOps     struct{ *common } // and our sources
 	throttleOps     struct{ *common }
@@ -87,13 +87,13 @@ func keyOf(field, text string) (string, error) {
 	return text, nil
 }
 
-// note writes a line of the operator log about a change already made. If the ledger does not take it, the line goes
-// into the node's own log, without the emails of users.
+// note writes a line of the operator log about a change already made. If the ledger refuses the line, it goes into
+// the node's own log, without the emails of users.
 func (d *common) note(ctx context.Context, l ledger.LogLine) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ledgerTimeout)
 	defer cancel()
 	if err := d.options.Book.Note(ctx, l); err != nil {
-		if strings.HasPrefix(l.Action, "user ") { // its subject is an email
+		if strings.HasPrefix(l.Action, "user ") { // the subject is an email
 			l.Subject = ""
 		}
 		d.options.Log.Warn("operator log not written", "action", l.Action, "subject", l.Subject, "new", l.New,
@@ -118,7 +118,7 @@ func (d *common) ofLedger(step string, err error) error {
 	return refusal(http.StatusServiceUnavailable, "unavailable", "the ledger did not answer; send the same call again")
 }
 
-// ask asks within a time, and makes the refusal for an error that is none.
+// ask runs a question with a time limit, and turns an error that is no refusal into one.
 func ask[T any](
 	ctx context.Context, within time.Duration, do func(context.Context) (T, error), refuse func(error) error,
 ) (T, error) {
@@ -140,7 +140,7 @@ func with[In, T any](do func(context.Context, In) (T, error), in In) func(contex
 	return func(ctx context.Context) (T, error) { return do(ctx, in) }
 }
 
-// longCall returns the context of an audit or a reading of evidence. It ends when the listener drains.
+// longCall returns a context for an audit or for reading evidence. It ends when the listener drains.
 func (d *common) longCall(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, auditTimeout)
 	if d.long.Err() != nil {
@@ -164,20 +164,20 @@ type Pages interface {
 	Link(author string, readOnly bool) (path string, until time.Time)
 }
 
-// Long is the context of work that outlasts a page's request: it ends when the listener drains.
+// Long returns the context of work that outlasts a page's request. It ends when the listener drains.
 func (d *common) Long() context.Context { return d.long }
 
 func askNodes[T any](ctx context.Context, d *common, step string, do func(context.Context) (T, error)) (T, error) {
 	return ask(ctx, inspectTimeout, do, func(err error) error { return d.refuseQuery(step, err) })
 }
 
-// refuseQuery is the refusal for an error of the nodes or of the question.
+// refuseQuery returns the refusal for an error of the nodes or of the question.
 func (d *common) refuseQuery(step string, err error) error {
 	var unreachable *inspect.Unreachable
 	switch {
 	case errors.As(err, &unreachable):
 		return refusal(http.StatusServiceUnavailable, "node_silent", unreachable.Error()+
-			": it may live there. Ask again, or see `rollcall cluster members`")
+			": this node may have it. Ask again, or see `rollcall cluster members`")
 	case errors.Is(err, inspect.ErrNotThere):
 		return refusal(http.StatusNotFound, "receiver_not_found",
 			"no such receiver is asked now, or the session has ended; "+
@@ -188,18 +188,20 @@ func (d *common) refuseQuery(step string, err error) error {
 		"this cannot be answered now: send the same call again; the node's log says why")
 }
 
-// Inspector asks every node of the cluster about its work. Nodes that do not answer within a second or two are named in
-// the answers. Methods are safe for concurrent use and end with ctx.
+// Inspector asks every node of the cluster about its work. Its answers name the nodes that do not answer within a
+// second or two. Methods are safe for concurrent use and end with ctx.
 type Inspector interface {
 	Receivers(ctx context.Context) (inspect.Receivers, error)
 	// Receiver returns everything about one receiver, by its key or the name of a rule: one value for each of its
-	// nodes. Errors: inspect.ErrNotThere; an inspect.Unreachable when a node that does not answer may have it.
+	// nodes. Errors: inspect.ErrNotThere, or an inspect.Unreachable if a node that may have the receiver does not
+	// answer.
 	Receiver(ctx context.Context, key string) ([]inspect.ReceiverDetail, error)
 	Sources(ctx context.Context) ([]inspect.Source, []inspect.UnreachableNode, error)
 	// CloseSession ends one session after the command in progress. Error: inspect.ErrNotThere.
 	CloseSession(ctx context.Context, key, node string, session int) error
 	// Forget clears the learned limits of a receiver on all nodes: what is one of inspect.Forgets. Nodes that do not
-	// answer may keep them. Errors: inspect.ErrNotThere; an inspect.Unreachable when one of these may have the receiver.
+	// answer may keep them. Errors: inspect.ErrNotThere; an inspect.Unreachable if a node that may have the receiver
+	// does not answer.
 	Forget(ctx context.Context, key, what string) ([]inspect.Forgotten, []inspect.UnreachableNode, error)
 	// Trace returns the newest lines of a receiver's sessions with numbers above after, by node, at most 1,000 of each
 	// node. Nodes record lines from the first call until ten seconds after the last one.
@@ -313,7 +315,7 @@ func limitOf(r *http.Request, unless, most int) (int, error) {
 	return n, nil
 }
 
-// full makes an empty list of none, so that programs read [] and not null.
+// full returns an empty list in place of nil, so that programs read [] and not null.
 func full[T any](list []T) []T {
 	if list == nil {
 		return []T{}

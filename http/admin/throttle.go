@@ -22,7 +22,8 @@ import (
 // ErrCandidate: a candidate file for a replay has a fault; the text says where and what.
 var ErrCandidate = errors.New("admin: candidate")
 
-// candidateMax bounds the body with a candidate file: twice the bound of a configuration file, as JSON adds bytes.
+// candidateMax bounds the body with a candidate file: twice the bound of a configuration file, because JSON adds
+// bytes.
 const candidateMax = 4 << 20
 
 // ThrottleFile is the state of a node's throttle file.
@@ -35,11 +36,11 @@ type ThrottleFile struct {
 // ThrottleRules are the rules of all layers: those of the answering node's file and program, and the overrides of the
 // cluster.
 type ThrottleRules struct {
-	Now   api.Time       `json:"now"` // by the ledger's clock, as all times of overrides
+	Now   api.Time       `json:"now"` // by the ledger's clock, like all times of overrides
 	File  ThrottleFile   `json:"file"`
 	Rules []ThrottleRule `json:"rules"` // the weakest layer first
 
-	// With files=all only.
+	// Only with files=all.
 	Others []inspect.OtherFile       `json:"others,omitempty"` // nodes whose file differs, or has a fault
 	Silent []inspect.UnreachableNode `json:"silent,omitempty"` // nodes that do not answer
 }
@@ -50,7 +51,7 @@ type ThrottleRule struct {
 	Name   string          `json:"name"` // "": everybody
 	Fields []ThrottleField `json:"fields"`
 
-	// Only for overrides.
+	// These fields are only for overrides.
 	ID      string    `json:"id,omitempty"`
 	Author  string    `json:"author,omitempty"`
 	Reason  string    `json:"reason,omitempty"`
@@ -74,14 +75,14 @@ type OverrideCall struct {
 	Fields  map[string]string `json:"fields"`
 	Seconds int64             `json:"seconds"`
 	Reason  string            `json:"reason"`
-	Force   bool              `json:"force"` // also when it exceeds the known limits of a mail operator
+	Force   bool              `json:"force"` // set it even if it exceeds the known limits of a mail operator
 }
 
 // ClearCall is the body of the call that ends overrides before their time.
 type ClearCall struct {
 	Key    string    `json:"key"`  // "": any, and then ID is required
-	ID     uuid.UUID `json:"id"`   // the nil UUID: all of the key
-	Only   string    `json:"only"` // a field: only those that set nothing else
+	ID     uuid.UUID `json:"id"`   // the nil UUID: all overrides of the key
+	Only   string    `json:"only"` // a field: only overrides that set nothing else
 	Reason string    `json:"reason"`
 }
 
@@ -116,7 +117,7 @@ func (d throttleOps) addRoutes(add addCall) {
 		}))
 }
 
-// markBeaten sets Beaten for each field. The weakest rules come first.
+// markBeaten sets Beaten for each field. It expects the weakest rules first.
 func markBeaten(rules []ThrottleRule) {
 	type spoken struct{ name, field string }
 	holds := map[spoken]string{}
@@ -156,10 +157,10 @@ func overrideOf(o ledger.ThrottleOverride) ThrottleRule {
 	return out
 }
 
-// daysMost caps the days of a length of time: nothing here may last a century.
+// daysMost bounds the days of a duration, because nothing here lasts a century.
 const daysMost = 36_500
 
-// ParseSpan reads a length of time, also in days: 30m, 2h, 3d.
+// ParseSpan reads a duration, which may have days: 30m, 2h, 3d.
 func ParseSpan(text string) (time.Duration, error) {
 	if days, found := strings.CutSuffix(text, "d"); found {
 		n, err := strconv.ParseUint(days, 10, 64)
@@ -181,7 +182,7 @@ func ruleName(key string, set throttle.Override) (string, error) {
 	return throttle.CleanName(key)
 }
 
-// plain is an error's text without its package prefix.
+// plain returns an error's text without its package prefix.
 func plain(err error) string {
 	text := err.Error()
 	for _, kind := range []error{throttle.ErrLimits, throttle.ErrOverrideName, throttle.ErrRate} {
@@ -190,8 +191,8 @@ func plain(err error) string {
 	return text
 }
 
-// loosens describes where an override exceeds the known limits of a receiver's operator, found by name and, for a
-// mail domain, also by its hosts.
+// loosens describes where an override exceeds the known limits of a receiver's operator. It finds these limits by
+// name and, for a mail domain, also by its hosts.
 func (d throttleOps) loosens(ctx context.Context, name string, set throttle.Override) (found []string) {
 	if strings.HasPrefix(name, throttle.SourcePrefix) {
 		return nil
@@ -226,7 +227,7 @@ func (d throttleOps) loosens(ctx context.Context, name string, set throttle.Over
 	return found
 }
 
-// isMore reports whether an override allows more of a field than a text.
+// isMore reports whether an override allows more in a field than a text says.
 func isMore(set throttle.Override, field throttle.Field, text string) bool {
 	var mine, theirs throttle.Limits
 	return set.Has(field) && theirs.Set(field, text) == nil && set.Apply(mine).More(theirs, field)
@@ -237,7 +238,7 @@ type knownValue struct {
 	text, name, where string
 }
 
-// knownTimeout bounds how long a change waits for DNS. Guess: uncached names from a nearby resolver.
+// knownTimeout bounds how long a change waits for DNS. Guess: enough for uncached names from a nearby resolver.
 const knownTimeout = 3 * time.Second
 
 // knownByHosts looks up the known limits by the MX hosts of a domain. A name that is no mail domain has none. looked
@@ -264,8 +265,8 @@ func (d throttleOps) knownByHosts(ctx context.Context, name string) (known []kno
 		inspect.HasRule(d.options.Throttle, name)
 }
 
-// Throttle returns the rules of all layers; with files also the nodes whose file differs. When the ledger does not
-// answer it returns the rules of the file and the program with the error.
+// Throttle returns the rules of all layers, with files also the nodes whose file differs. If the ledger does not
+// answer, it returns the rules of the file and the program, and the error.
 func (d throttleOps) Throttle(ctx context.Context, files bool) (ThrottleRules, error) {
 	out := ThrottleRules{Rules: []ThrottleRule{}}
 	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
@@ -298,7 +299,7 @@ func (d throttleOps) Throttle(ctx context.Context, files bool) (ThrottleRules, e
 
 // OverrideCheck is a checked override that was not set.
 type OverrideCheck struct {
-	Name    string // of its rule, in the one form
+	Name    string // canonical name of its rule
 	Fields  map[string]string
 	Loosens []string // how it exceeds the known limits of a mail operator, a sentence each
 }
@@ -346,7 +347,7 @@ func (in OverrideCall) parse() (name string, set throttle.Override, err error) {
 	return name, set, nil
 }
 
-// SetOverride sets an override; a repeated id sets it once.
+// SetOverride sets an override. Repeated with the same id, it sets the override once.
 func (d throttleOps) SetOverride(ctx context.Context, in OverrideCall) (ThrottleRule, error) {
 	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
 	defer cancel()
@@ -442,7 +443,7 @@ func (d throttleOps) ofOverride(step string, err error) error {
 	return d.ofLedger(step, err)
 }
 
-// oneReplay runs a replay unless another one of this node runs.
+// oneReplay runs a replay unless another replay of this node is running.
 func (d throttleOps) oneReplay(run func() (inspect.Replayed, error)) (inspect.Replayed, error) {
 	select {
 	case d.replays <- struct{}{}:

@@ -23,7 +23,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// fakeInspector answers as it is told, and explains by a table of rules: mail of big.test goes to google.com.
+// fakeInspector gives prepared answers, and explains names by a table of rules: mail of big.test goes to google.com.
 type fakeInspector struct {
 	table *throttle.Table
 
@@ -103,7 +103,7 @@ func (f *fakeInspector) fail(err error) {
 	f.fails = err
 }
 
-// last is the newest question.
+// last returns the newest question.
 func (f *fakeInspector) last() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -143,7 +143,7 @@ func overrideBody(id, key, fields string, more string) string {
 	return fmt.Sprintf(`{"id":%q,"key":%q,"fields":{%s},"seconds":3600,"reason":"test"%s}`, id, key, fields, more)
 }
 
-// TestWhatIsNoOverride is refused, and says what to write.
+// TestWhatIsNoOverride: an invalid override is refused with what to write.
 func TestWhatIsNoOverride(t *testing.T) {
 	r := newThrottleRig(t)
 	id := uuid.NewString()
@@ -205,7 +205,8 @@ func TestWhatIsNoOverride(t *testing.T) {
 	sent(r.ask("POST", "/v1/throttle/overrides", known)).Is(t, 409, "known, without DNS")
 }
 
-// TestTheAuthorOfAChangeIsNoted: every call that changes something logs its author, even if the ledger is not changed.
+// TestTheAuthorOfAChangeIsNoted: every call that changes something logs its author, even if the change is not in the
+// ledger.
 func TestTheAuthorOfAChangeIsNoted(t *testing.T) {
 	r := newThrottleRig(t, withCluster(&pagetest.Cluster{Frames: []admin.Membership{{Members: five()}}}))
 	_, w := r.call("POST", "/v1/workspaces", `{"name":"Example"}`)
@@ -235,7 +236,7 @@ func TestTheAuthorOfAChangeIsNoted(t *testing.T) {
 	sent(r.as(strings.Repeat("x", 201), "GET", "/v1/log", "")).Is(t, 400, "a long author")
 }
 
-// newestLine reads the newest line of the log; nil: there is none.
+// newestLine returns the newest line of the log, or nil.
 func (r *throttleRig) newestLine() *admin.LogLine {
 	r.t.Helper()
 	var page admin.LogPage
@@ -247,8 +248,8 @@ func (r *throttleRig) newestLine() *admin.LogLine {
 	return &page.Lines[0]
 }
 
-// TestWhatMayBeDoneIsNoted: closing a session and forgetting are logged. Without an answer the line says that it may
-// not have happened. If the receiver is on no node, nothing is logged.
+// TestWhatMayBeDoneIsNoted: closing a session and forgetting are logged. If the node did not answer, the line says
+// that it may not have happened. If no node has the receiver, nothing is logged.
 func TestWhatMayBeDoneIsNoted(t *testing.T) {
 	noAnswer := errors.New("no answer")
 	for _, c := range []struct {
@@ -279,7 +280,7 @@ func TestWhatMayBeDoneIsNoted(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeForgotten is refused.
+// TestWhatCannotBeForgotten: such calls are refused.
 func TestWhatCannotBeForgotten(t *testing.T) {
 	r := newThrottleRig(t)
 	for _, body := range []string{`{"key":"a","what":"all"}`, `{"key":"a","what":"","reason":"x"}`,
@@ -360,7 +361,7 @@ func TestTheInspectorIsAsked(t *testing.T) {
 	}
 }
 
-// TestACandidateIsReplayed: one replay runs at a time.
+// TestACandidateIsReplayed: only one replay runs at a time.
 func TestACandidateIsReplayed(t *testing.T) {
 	var running sync.WaitGroup
 	begun, goOn := make(chan struct{}), make(chan struct{})

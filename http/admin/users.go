@@ -40,7 +40,7 @@ type UserLine struct {
 // UserPage is a page of the list of users.
 type UserPage struct {
 	Users []UserLine `json:"users"`
-	Next  string     `json:"next,omitempty"` // after of the next page; "" at the end
+	Next  string     `json:"next,omitempty"` // value of after for the next page; "" at the end
 }
 
 // EndedSessions is the number of a user's sessions that were ended.
@@ -119,10 +119,10 @@ func askPeople[T any](ctx context.Context, d *common, step string, do func(conte
 	return ask(ctx, ledgerTimeout, do, func(err error) error { return d.ofPeople(step, err) })
 }
 
-// Invites reports whether this node can make links: it serves the pages that they lead to.
+// Invites reports whether this node can make links: it can if it serves the pages to which they lead.
 func (d userOps) Invites() bool { return d.options.PagesURL() != "" }
 
-// noPages returns why this node can't make links to its pages; nil: it can.
+// noPages returns why this node can't make links to its pages, or nil.
 func (d userOps) noPages() error {
 	if d.Invites() {
 		return nil
@@ -186,16 +186,17 @@ func (d userOps) makeLink(ctx context.Context, token signin.Token, l ledger.Link
 	}
 	d.options.Log.Info("one-time link made", "purpose", string(l.Purpose), "workspace", l.Workspace)
 	note := ledger.LogLine{Action: "user invite", Workspace: l.Workspace, Subject: l.Email, New: string(l.Role)}
-	if l.Purpose == ledger.PasswordLink { // the others are in the log of the workspace
+	if l.Purpose == ledger.PasswordLink { // other links are in the log of the workspace
 		note = line("user password link", l.Email, "")
 	}
-	note.ID = uuid.NewSHA1(uuid.Nil, l.ID[:]) // a repeated link is noted once
+	note.ID = uuid.NewSHA1(uuid.Nil, l.ID[:]) // so that a repeated link is noted once
 	d.note(ctx, note)
 	return UserLink{URL: strings.TrimSuffix(d.options.PagesURL(), "/") + "/link/" + string(token),
 		Email: made.Email, Role: string(made.Role), ExpiresAt: api.Time(made.Expires)}, nil
 }
 
-// DisableUser keeps a user from signing in, and ends their sessions and links; with false the user may sign in again.
+// DisableUser keeps a user from signing in, and ends their sessions and links. With disabled false the user may sign
+// in again.
 func (d userOps) DisableUser(ctx context.Context, email string, disabled bool) (ledger.User, error) {
 	return d.changeUser(ctx, "disable user", email, func(ctx context.Context, u *ledger.User) (ledger.LogLine, error) {
 		var err error
@@ -223,7 +224,7 @@ func (d userOps) ResetTOTP(ctx context.Context, email string) (ledger.User, erro
 	return u, err
 }
 
-// changeUser changes the user with an email, and notes the line that do returns.
+// changeUser changes the user with an email, and writes the log line that do returns.
 func (d userOps) changeUser(ctx context.Context, step, email string,
 	do func(ctx context.Context, u *ledger.User) (ledger.LogLine, error)) (ledger.User, error) {
 	var done ledger.LogLine

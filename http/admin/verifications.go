@@ -30,7 +30,7 @@ type Statement struct {
 	Held         ledger.Credits `json:"held"`      // by its entries: ever
 	Charged      ledger.Credits `json:"charged"`
 	Released     ledger.Credits `json:"released"`
-	StillHeld    ledger.Credits `json:"still_held"` // by its row; must equal what the three leave
+	StillHeld    ledger.Credits `json:"still_held"` // by the verification's row; must be Held - Charged - Released
 	Count        int64          `json:"count"`      // of all entries
 	Entries      []Entry        `json:"entries"`    // newest first
 	Next         *string        `json:"next"`       // "after" of the next page; null at the end
@@ -60,7 +60,7 @@ func (d verificationOps) addRoutes(add addCall) {
 		return Alike{full(found)}, err
 	}))
 	add("GET /v1/verifications/{id}/waits", handle(verificationID, d.Waits))
-	// The address comes in the body, because every proxy logs URLs.
+	// The address is in the body, because every proxy logs URLs.
 	type addressed struct {
 		Address string `json:"address"`
 	}
@@ -78,7 +78,7 @@ type Alike struct {
 	Verifications []uuid.UUID `json:"verifications"`
 }
 
-// AlikeMax is how many of these are returned: enough to see that a beginning is too short.
+// AlikeMax bounds how many of them are returned: enough to see that a prefix is too short.
 const AlikeMax = 11
 
 // IDRange are the ids from one to another.
@@ -87,8 +87,7 @@ type IDRange struct{ From, To uuid.UUID }
 // prefixLeast is how many characters of an id are required.
 const prefixLeast = 4
 
-// RangeOf returns the range of ids that begin with a text; ok is false when the text is too short or not the beginning
-// of an id.
+// RangeOf returns the range of ids that begin with a text. ok is false if the text is too short or can't begin an id.
 func RangeOf(prefix string) (ids IDRange, ok bool) {
 	digits := strings.ReplaceAll(prefix, "-", "")
 	if len(digits) < prefixLeast || len(digits) > 32 {
@@ -140,14 +139,14 @@ func (d verificationOps) ReadVerification(ctx context.Context, id uuid.UUID) (le
 // EntriesCall asks for one page of a verification's entries, newest first.
 type EntriesCall struct {
 	Workspace, Verification uuid.UUID
-	After                   string // the Next of the page before; "": from the newest
+	After                   string // Next of the page before; "": begin with the newest
 	Limit                   int    // 1 to ledger.EntriesMax
 }
 
 // EntriesPage is one page of a verification's entries, with the sums of all.
 type EntriesPage struct {
 	ledger.Statement
-	Next string // After of the next page; "" at the end
+	Next string // value of After for the next page; "" at the end
 }
 
 // ReadEntries returns one page of a verification's entries.
@@ -168,8 +167,8 @@ func (d verificationOps) ReadEntries(ctx context.Context, in EntriesCall) (Entri
 	return page, err
 }
 
-// ReadEvidence returns the evidence for the outcome of one address. It reads the verification from its beginning, so
-// its time grows with the file; ctx bounds it.
+// ReadEvidence returns the evidence for the outcome of one address. It reads the verification from the beginning, so
+// it takes longer for larger files; ctx bounds it.
 func (d verificationOps) ReadEvidence(ctx context.Context, id uuid.UUID, address string) (evidence.Found, error) {
 	if address == "" {
 		return evidence.Found{}, invalid("address must be an address of the file")
@@ -181,7 +180,7 @@ func (d verificationOps) ReadEvidence(ctx context.Context, id uuid.UUID, address
 	return found, nil
 }
 
-// ofEvidence is the refusal for an error of reading evidence; status is that of the verification.
+// ofEvidence returns the refusal for an error of reading evidence. status is the verification's.
 func (d verificationOps) ofEvidence(step string, status ledger.Status, err error) error {
 	switch {
 	case errors.Is(err, evidence.ErrNotSettled), errors.Is(err, ledger.ErrNoSuchVerification):
@@ -250,7 +249,7 @@ func (d verificationOps) waitsOfNobody(
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchVerification):
 		return none, refusal(http.StatusNotFound, "verification_not_found",
-			"there is no verification with this id: compare it with the one that its customer was given")
+			"there is no verification with this id: compare it with the id that the customer got")
 	case err != nil && !erased:
 		return none, d.ofLedger("read a verification", err)
 	}
@@ -301,9 +300,9 @@ func (d verificationOps) whyNobody(ctx context.Context, v ledger.Verification) (
 // behind names the node that works on a verification, as far as the ledger knows.
 func behind(v ledger.Verification) string {
 	if v.LeasedUntil.IsZero() {
-		return "; no node works on it yet, and one with room takes it within seconds"
+		return "; no node works on it yet, but a node with room takes it within seconds"
 	}
-	return fmt.Sprintf("; if its node stays unreachable, another one takes it at %s", moment(v.LeasedUntil))
+	return fmt.Sprintf("; if its node stays unreachable, another node takes it at %s", moment(v.LeasedUntil))
 }
 
 func over(v ledger.Verification) string {
@@ -325,7 +324,7 @@ type Explanation struct {
 	Status       ledger.Status `json:"status"`
 	Settlement   int64         `json:"settlement"`
 	SettledAt    api.Time      `json:"settled_at"`
-	Ordinal      int64         `json:"ordinal"` // place among the distinct addresses of the file, from 0
+	Ordinal      int64         `json:"ordinal"` // number among the distinct addresses of the file, from 0
 	Address      string        `json:"address"` // first spelling in the file
 	At           api.Time      `json:"at"`      // of the final evidence
 	evidence.Verdict
@@ -336,12 +335,12 @@ type Explanation struct {
 // CaseView is all evidence for the outcome of one address.
 type CaseView struct {
 	Attempts  []AttemptView `json:"attempts"` // oldest first
-	Omitted   int           `json:"omitted"`  // left out behind the first ones
+	Omitted   int           `json:"omitted"`  // number of later attempts that are left out
 	NoRoute   string        `json:"no_route"` // the DNS result in place of a route; "" with a route
-	Hosts     int           `json:"hosts"`    // of the route; 0: not known
+	Hosts     int           `json:"hosts"`    // number of hosts of the route; 0: not known
 	Behaviour BehaviourView `json:"behaviour"`
 	GaveUp    bool          `json:"gave_up"`
-	Why       string        `json:"why"` // why it was given up; "": because of the last attempt
+	Why       string        `json:"why"` // why the address was given up; "": because of the last attempt
 }
 
 // AttemptView is one attempt, its reply, and the verdict.
@@ -358,13 +357,13 @@ type AttemptView struct {
 	evidence.Verdict
 	Blame string `json:"blame"`
 	Rule  string `json:"rule"` // id@version
-	// Others: the attempt was about other addresses or none, and this address had to wait for its result.
+	// Others: the attempt was about other addresses or none, but this address had to wait for its result.
 	Others bool `json:"others,omitempty"`
 	// Cause is the diagnosis, from the replies for other addresses too; absent: none.
 	Cause *CauseView `json:"cause,omitempty"`
-	// Bare: the words could be about somebody else, such as us; they count only with a witness.
+	// Bare: the words could be about somebody else, such as us, so they count only with a witness.
 	Bare bool `json:"bare,omitempty"`
-	// Witness: an attempt for another address of the domain, to see whether the receiver accepts anything from us.
+	// Witness: an attempt for another address of the domain. It shows whether the receiver accepts anything from us.
 	Witness bool `json:"witness,omitempty"`
 	Void    bool `json:"void"` // does not count: the session was poisoned, or a harvest guard was active
 }
@@ -372,14 +371,14 @@ type AttemptView struct {
 // CauseView is the diagnosis of an attempt.
 type CauseView struct {
 	Scope string `json:"scope"` // "address", "domain", "list", "host", "receiver", "source"
-	Why   string `json:"why"`   // the trials that showed it, in a sentence
+	Why   string `json:"why"`   // the trials that showed the cause, in a sentence
 }
 
 // BehaviourView is the domain's accept behaviour as known when an acceptance was judged.
 type BehaviourView struct {
 	Accepted int           `json:"accepted"` // control probes
 	Refused  int           `json:"refused"`
-	First    *api.Time     `json:"first_at"` // time of these answers; null: there were none
+	First    *api.Time     `json:"first_at"` // time of the first answer; null: there was none
 	Last     *api.Time     `json:"last_at"`
 	Accepts  *bool         `json:"accepts_everything"` // null: not known
 	Controls []AttemptView `json:"controls"`           // of this very run
@@ -439,7 +438,7 @@ func newAttemptViews(list []smtpevidence.Attempt) []AttemptView {
 func WhyNoEvidence(err error, status ledger.Status) (code, message string) {
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchVerification):
-		return "verification_not_found", "there is no such verification: its customer sees the id in " +
+		return "verification_not_found", "there is no such verification: the customer sees the id in " +
 			"its GET /v1/verifications"
 	case errors.Is(err, ledger.ErrResultsExpired):
 		return "expired", "results and evidence were erased at the end of their retention ([retention] results)"

@@ -19,7 +19,7 @@ import (
 	"rollcall/smtp"
 )
 
-// TestEvidenceThatIsNotThere: what to do is said, and an address is in no log.
+// TestEvidenceThatIsNotThere: the answer says what to do, and no log contains an address.
 func TestEvidenceThatIsNotThere(t *testing.T) {
 	var log bytes.Buffer
 	r := newRig(t, func(o *admin.Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
@@ -60,7 +60,7 @@ func (nobodyWorks) Verification(context.Context, string) (inspect.Verification, 
 	return inspect.Verification{}, &inspect.Unreachable{Silent: []inspect.UnreachableNode{{Node: "node-2", Why: "lost"}}}
 }
 
-// TestWhyNobodyWorksOnAVerification is told from the ledger, in each of its states.
+// TestWhyNobodyWorksOnAVerification: the ledger gives the reason, in each state of a verification.
 func TestWhyNobodyWorksOnAVerification(t *testing.T) {
 	r := newThrottleRig(t, func(o *admin.Options) { o.Inspector = nobodyWorks{} })
 	d := ledgertest.NewFixture(t, r.book, 5)
@@ -85,7 +85,7 @@ func TestWhyNobodyWorksOnAVerification(t *testing.T) {
 	told(poor.ID, ledger.Waiting, 7, 0, "needs 7", "5 available", "rollcall credits grant")
 	v, l := d.Prepares(4)
 	d.Settles(l, 1, 0, 2, smtp.Valid)
-	told(v.ID, ledger.Verifying, 4, 3, "no node that answers is working on it", "stays unreachable, another one takes it",
+	told(v.ID, ledger.Verifying, 4, 3, "no node that answers is working on it", "stays unreachable, another node takes it",
 		"without an answer are node-2 (lost)")
 	next := time.Now().Add(time.Hour)
 	effort.Must(d.Wait(t.Context(), l, ledger.Estimate{Next: next}))(t)

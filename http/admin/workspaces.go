@@ -15,10 +15,10 @@ import (
 	"rollcall/ledger"
 )
 
-// creditsMax bounds one grant, against typing errors and far below an overflow of sums.
+// creditsMax bounds one grant. It catches typing errors, and sums stay far below an overflow.
 const creditsMax = 1_000_000_000_000
 
-// limitMax bounds a limit: above 2^53 a number is not exact in every reader of JSON.
+// limitMax bounds a limit, because some readers of JSON have no exact numbers above 2^53.
 const limitMax = 1 << 53
 
 // WorkspacesShown is how many workspaces Service.Workspaces returns.
@@ -29,7 +29,7 @@ type Workspace struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name"`
 	CreatedAt *api.Time `json:"created_at,omitempty"`
-	Weight    int       `json:"weight,omitempty"` // turns at a receiver for one of a workspace of weight 1
+	Weight    int       `json:"weight,omitempty"` // turns at a receiver while a workspace of weight 1 gets one
 }
 
 // WorkspaceList are all workspaces.
@@ -76,7 +76,7 @@ type WorkspaceLine struct {
 	Balance ledger.Balance
 }
 
-// GrantCall grants credits. A repeated ID grants once.
+// GrantCall grants credits. A repeated call with the same ID grants them once.
 type GrantCall struct {
 	ID        uuid.UUID `json:"id"`
 	Workspace uuid.UUID `json:"-"`
@@ -87,7 +87,7 @@ type GrantCall struct {
 // Limit is one limit of a workspace.
 type Limit struct {
 	Limit   int64 `json:"limit"`
-	Default bool  `json:"default"` // it is not set for this workspace
+	Default bool  `json:"default"` // the limit is not set for this workspace
 	Used    int64 `json:"used"`    // at this moment
 }
 
@@ -97,11 +97,11 @@ type WorkspaceLimits struct {
 	Name   string `json:"name"`
 	Weight int    `json:"weight"`
 	Open   Limit  `json:"open"`   // unfinished verifications
-	Stored Limit  `json:"stored"` // bytes of uploads that are not erased, as declared
+	Stored Limit  `json:"stored"` // declared bytes of uploads that are not erased
 	Unpaid Limit  `json:"unpaid"` // verifications of the last 24 hours that never held a credit
 }
 
-// LimitsCall changes the given limits of a workspace; 0 resets one to the default.
+// LimitsCall changes the limits of a workspace that it names; 0 resets a limit to the default.
 type LimitsCall struct {
 	Open   *int64 `json:"open,omitempty"`
 	Stored *int64 `json:"stored,omitempty"`
@@ -230,7 +230,7 @@ func (d workspaceOps) ReadWorkspace(ctx context.Context, id uuid.UUID) (Workspac
 	})
 }
 
-// SetWeight sets how many turns a workspace has at a receiver for one of a workspace of weight 1: 1 to
+// SetWeight sets how many turns a workspace gets at a receiver while a workspace of weight 1 gets one: 1 to
 // ledger.WeightMax.
 func (d workspaceOps) SetWeight(ctx context.Context, id uuid.UUID, weight int) (ledger.Workspace, error) {
 	if weight < 1 || weight > ledger.WeightMax {
@@ -273,7 +273,7 @@ func (d workspaceOps) SetLimits(ctx context.Context, id uuid.UUID, in LimitsCall
 	return d.limitsOf(u), err
 }
 
-// limitsOf fills in the defaults of this node.
+// limitsOf fills in this node's defaults.
 func (d workspaceOps) limitsOf(u ledger.Usage) WorkspaceLimits {
 	is := u.Own.Or(d.options.Limits)
 	return WorkspaceLimits{ID: u.ID.String(), Name: u.Name, Weight: u.Weight,
@@ -300,7 +300,7 @@ func (d workspaceOps) ListKeys(ctx context.Context, workspace uuid.UUID) ([]ledg
 	return askLedger(ctx, d.common, "list keys", with(d.options.Book.Keys, workspace))
 }
 
-// RevokeKey revokes an API key by its public part. A revoked one stays as it is.
+// RevokeKey revokes an API key by its public part. A revoked key stays as it is.
 func (d workspaceOps) RevokeKey(ctx context.Context, id string) (ledger.Key, error) {
 	k, err := askLedger(ctx, d.common, "revoke key", with(d.options.Book.RevokeKey, id))
 	if err == nil {
@@ -348,7 +348,7 @@ func (d workspaceOps) ListGrants(
 	return found.Moves, found.More, err
 }
 
-// Audit checks the whole ledger, in a time that grows with it.
+// Audit checks the whole ledger, which takes longer for larger ledgers.
 func (d workspaceOps) Audit(ctx context.Context) (ledger.AuditReport, error) {
 	report, err := d.options.Book.Audit(ctx)
 	if err != nil {

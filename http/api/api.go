@@ -10,10 +10,10 @@ import (
 //go:embed openapi.yaml
 var OpenAPI []byte
 
-// Time is a moment in an answer: RFC 3339, UTC, always with milliseconds.
+// Time is a time in an answer: RFC 3339, UTC, always with milliseconds.
 type Time time.Time
 
-// TimeOrNull returns a time for an answer; nil, which is written as null, for the zero time.
+// TimeOrNull returns a time for an answer. For the zero time it returns nil, which is written as null.
 func TimeOrNull(t time.Time) *Time {
 	if t.IsZero() {
 		return nil
@@ -65,7 +65,7 @@ type Upload struct {
 type Creation struct {
 	ID     string  `json:"id"`
 	Status string  `json:"status"`
-	Upload *Upload `json:"upload,omitempty"` // while bytes are missing and the URL is not expired
+	Upload *Upload `json:"upload,omitempty"` // null unless bytes are missing and the URL works
 }
 
 // Progress counts addresses; the three counters are disjoint.

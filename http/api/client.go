@@ -23,14 +23,14 @@ const (
 	// is longer than a restart of a node and than any Retry-After that the service gives.
 	clientPatience = 5 * time.Minute
 
-	// firstPatience replaces clientPatience until the service has answered once: before that a wrong URL is more
+	// firstPatience replaces clientPatience until the service has answered once. Before that, a wrong URL is more
 	// likely than a restart, and a person waits.
 	firstPatience = 5 * time.Second
 
 	// retryDefault is the wait when the service names none.
 	retryDefault = 2 * time.Second
 
-	// retryMax bounds a Retry-After: the service never gives more than a minute.
+	// retryMax bounds a Retry-After. The service never gives more than a minute.
 	retryMax = 2 * time.Minute
 
 	// answerBytesMax bounds a JSON answer; the largest is a page of history.
@@ -38,7 +38,7 @@ const (
 )
 
 var (
-	// ErrRefused is in every error with the service's refusal of a request. HasCode tells which one.
+	// ErrRefused is in every error that has the service's refusal of a request. HasCode tells which refusal it is.
 	ErrRefused = errors.New("the service refuses")
 
 	// ErrNoAnswer: nothing answers at the URL.
@@ -47,11 +47,12 @@ var (
 	// ErrStranger: something other than a Rollcall API answers.
 	ErrStranger = errors.New("it does not answer like a Rollcall API")
 
-	// ErrUnfinished: an upload or a download was cut too often. Stored bytes stay: call it again.
+	// ErrUnfinished: the connection was cut too often during an upload or a download. Stored bytes stay: call the
+	// method again.
 	ErrUnfinished = errors.New("the connection was cut too often")
 )
 
-// Client is a client of the API. When the service says "later" it repeats a request with the same idempotency key, for
+// Client is a client of the API. If the service says "later", it repeats a request with the same idempotency key, for
 // five minutes at most. It sends its key only to the API. Its methods may be called from many goroutines.
 type Client struct {
 	Base, Key string
@@ -68,7 +69,7 @@ func NewClient(base, key string) *Client {
 	return &Client{
 		Base: strings.TrimSuffix(base, "/"), Key: key,
 		HTTP: &http.Client{
-			// A redirect could carry the key to another place.
+			// A redirect could send the key to another server.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 			Transport: &http.Transport{
 				Proxy:                 http.ProxyFromEnvironment,
@@ -80,9 +81,9 @@ func NewClient(base, key string) *Client {
 	}
 }
 
-// Create makes the verification of an idempotency key, or recovers it: a repeat with the same key and the same number
-// of bytes charges nothing twice. filename is for people, without a path. When the answer has an Upload, send the bytes
-// there.
+// Create makes the verification of an idempotency key, or recovers it. A repeat with the same key and the same number
+// of bytes charges nothing twice. filename is for people, and has no path. If the answer has an Upload, send the
+// bytes there.
 func (c *Client) Create(ctx context.Context, identity uuid.UUID, bytes int64, filename string) (Creation, error) {
 	made, _, err := c.CreateFresh(ctx, identity, bytes, filename)
 	return made, err
@@ -102,7 +103,7 @@ func (c *Client) CreateFresh(ctx context.Context, identity uuid.UUID, bytes int6
 	return made, answer.StatusCode == http.StatusCreated, c.readJSON(answer, &made)
 }
 
-// Detail reads a verification and how long to wait before the next poll.
+// Detail reads a verification. It also returns how long to wait before the next poll.
 func (c *Client) Detail(ctx context.Context, id string) (Detail, time.Duration, error) {
 	var d Detail
 	header, err := c.AskJSON(ctx, http.MethodGet, "/v1/verifications/"+id, nil, &d)
@@ -163,7 +164,7 @@ type pause struct {
 	cause  error  // of the last try
 }
 
-// waitFor waits; when the patience is used up it returns the cause.
+// waitFor waits. If the patience is used up, it returns the cause.
 func (c *Client) waitFor(ctx context.Context, p pause) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -184,7 +185,7 @@ func (c *Client) waitFor(ctx context.Context, p pause) error {
 	return sleep(ctx, p.wait)
 }
 
-// refusalOf returns the error of an unsuccessful answer; later reports whether the same request may succeed later.
+// refusalOf returns the error of an unsuccessful answer. later reports whether the same request may succeed later.
 func (c *Client) refusalOf(answer *http.Response) (err error, later bool) {
 	defer answer.Body.Close()
 	later = answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode == http.StatusServiceUnavailable
@@ -197,11 +198,11 @@ func (c *Client) refusalOf(answer *http.Response) (err error, later bool) {
 		}
 		return fmt.Errorf("%w: %s answers %d: %w", ErrRefused, c.Base, answer.StatusCode, ErrStranger), later
 	}
-	later = later || body.Issue.Code == RequestInProgress // an abandoned earlier try still runs
+	later = later || body.Issue.Code == RequestInProgress // an earlier try that the client gave up still runs
 	return refusedError{body}, later
 }
 
-// adminErrorStart begins errors of the admin listener, but none of the API.
+// adminErrorStart begins every error of the admin listener, and no error of the API.
 const adminErrorStart = `{"error":{`
 
 type refusedError struct{ body Error }
@@ -237,7 +238,7 @@ func retryAfter(header http.Header, otherwise time.Duration) time.Duration {
 	return min(time.Duration(seconds)*time.Second, retryMax)
 }
 
-// backoff is the wait after a try without an answer: 250 ms, doubled up to 16 s.
+// backoff returns the wait after a try without an answer: 250 ms, doubled with each try up to 16 s.
 func backoff(try int) time.Duration { return 250 * time.Millisecond << min(try, 6) }
 
 func sleep(ctx context.Context, d time.Duration) error {

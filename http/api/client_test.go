@@ -21,7 +21,7 @@ import (
 	"rollcall/config/effort"
 )
 
-// testKey is what must never leave for another place than the API.
+// testKey is a key that the client must send only to the API.
 const testKey = "rc_canary_canary"
 
 func newTestClient(t *testing.T, handler http.HandlerFunc) (*Client, *httptest.Server) {
@@ -147,7 +147,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// storage is a storage URL that keeps the bytes it gets. Its other fields make it misbehave.
+// storage is a storage URL that keeps the bytes it gets. Its other fields let it misbehave.
 type storage struct {
 	t    *testing.T
 	size int
@@ -162,7 +162,7 @@ func (s *storage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	effort.ErrorIf(s.t, r.Header.Get("X-API-Key") != "" || r.Header.Get("Authorization") != "",
 		"the key was sent to the storage")
 	effort.Is(s.t, r.Method, http.MethodPut)
-	body, _ := io.ReadAll(r.Body) // a cut body is what arrived
+	body, _ := io.ReadAll(r.Body) // of a cut body, the part that arrived
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	want := fmt.Sprintf("bytes %d-%d/%d", len(s.kept), s.size-1, s.size)

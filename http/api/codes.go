@@ -3,10 +3,10 @@ package api
 // Code is the stable name of an issue, for programs; the message is for people.
 type Code string
 
-// Refusals of a request. package http knows the status and the text of each.
+// Refusals of a request. Package http has the status and the text of each.
 const (
 	BadRequest          Code = "bad_request"       // no HTTP request could be read
-	RequestTimeout      Code = "request_timeout"   // it did not arrive in time
+	RequestTimeout      Code = "request_timeout"   // the request did not arrive in time
 	LengthRequired      Code = "length_required"   // Transfer-Encoding, or a body without a length
 	HeadersTooLarge     Code = "headers_too_large" // over 16 KiB
 	RouteNotFound       Code = "route_not_found"

@@ -5,9 +5,9 @@
 //	done, err := c.Verify(ctx, api.File{Name: "contacts.csv", Content: file, Size: size})
 //	for result, err := range c.Results(ctx, done.ID) { … }
 //
-// Package http fills the shapes, clients read them. A field is a pointer if it may be null in the contract; no shape
+// Package http fills the shapes; clients read them. A field is a pointer if it may be null in the contract; no shape
 // has a property that the contract does not name. Start with Detail, Error and Client.
 //
-// Everything that a Client does may be repeated: a request keeps its idempotency key until the service answers, an
-// upload goes on where it stopped, and the key is made from the file's bytes, so that nothing is charged twice.
+// Everything that a Client does may be repeated without being charged twice. A request keeps its idempotency key
+// until the service answers, the key is made from the file's bytes, and an upload continues where it stopped.
 package api

@@ -29,7 +29,7 @@ func Example() {
 	// Output: anna@example.com valid
 }
 
-// exampleService answers as a service does that has one file.
+// exampleService returns the URL of a service that has one file.
 func exampleService() string {
 	server := httptest.NewServer(nil)
 	answers := map[string]string{

@@ -27,8 +27,8 @@ const (
 
 // Key is a well-formed API key, rc_<key id>_<secret>; only the ledger knows whether it is valid. The key id is public
 // and finds the key in the ledger. The secret is 256 random bits in base 62 with a CRC-32 at the end, so that a
-// mistyped or invented key is refused without asking the ledger, and a scanner can tell a real key from text. The
-// ledger keeps the SHA-256 of the secret only; at that entropy no slow hash is needed.
+// mistyped or invented key is refused without asking the ledger, and scanners recognize keys in texts. The ledger
+// keeps only the SHA-256 of the secret; with 256 random bits no slow hash is needed.
 type Key struct {
 	ID     string   // public part
 	SHA256 [32]byte // of the secret with its checksum
@@ -37,7 +37,7 @@ type Key struct {
 // NewKey makes a key. Its text is shown once and stored nowhere.
 func NewKey() (text string, k Key) { return NewKeyOf(string(appendRandom(nil, lower36, idLength))) }
 
-// KeyIDOf derives the public part of a key from 32 unguessable bytes, so that a repeated request makes the same key.
+// KeyIDOf derives the public part of a key from 32 unguessable bytes. So a repeated request makes the same key.
 func KeyIDOf(sum [32]byte) string {
 	n, id := new(big.Int).SetBytes(sum[:]), make([]byte, idLength)
 	for i := range id {
@@ -60,7 +60,7 @@ func NewKeyOf(id string) (text string, k Key) {
 	return string(b), k
 }
 
-// ParseKey reads a key; ok is false when its form or its checksum is wrong.
+// ParseKey reads a key. ok is false if its form or its checksum is wrong.
 func ParseKey(text []byte) (k Key, ok bool) {
 	if len(text) != KeyLength || string(text[:len(keyPrefix)]) != keyPrefix || text[secretStart-1] != '_' {
 		return Key{}, false
@@ -94,7 +94,7 @@ func appendRandom(b []byte, alphabet string, n int) []byte {
 	size := big.NewInt(int64(len(alphabet)))
 	for range n {
 		i, err := rand.Int(rand.Reader, size)
-		if err != nil { // crypto/rand ends the process rather than fail
+		if err != nil { // never: crypto/rand ends the process if it fails
 			panic("api: no randomness: " + err.Error())
 		}
 		b = append(b, alphabet[i.Int64()])

@@ -18,21 +18,21 @@ import (
 	"github.com/google/uuid"
 )
 
-// uploadTriesMax bounds the tries that store nothing new. With backoff it is
-// about two minutes, longer than a restart of a node.
+// uploadTriesMax bounds the tries that store nothing new. With backoff they take about two minutes, longer than a
+// restart of a node.
 const uploadTriesMax = 14
 
 type uploadStep struct {
 	done  bool          // all bytes are durable
-	next  int64         // otherwise the first missing byte; -1: unknown, ask
+	next  int64         // otherwise the first missing byte; -1: unknown, so ask
 	later bool          // try again
 	wait  time.Duration // before the next try; 0: at once
 	err   error
 }
 
-// Upload sends size bytes of file to the storage URL, goes on after a cut connection, and returns when everything is
-// durable. It calls sent, which may be nil, with the number of bytes sent. Errors: ErrUnfinished, or the storage's
-// refusal.
+// Upload sends size bytes of file to the storage URL and returns when everything is durable. After a cut connection
+// it continues. It calls sent, which may be nil, with the number of bytes sent. Errors: ErrUnfinished, or the
+// storage's refusal.
 //
 // The request has no API key: the URL is the secret, and the storage must not see the key.
 func (c *Client) Upload(ctx context.Context, target string, file io.ReaderAt, size int64, sent func(int64)) error {
@@ -83,18 +83,18 @@ func (c *Client) putRange(ctx context.Context, target string, body io.Reader, co
 		request.ContentLength = r.from.Size()
 	}
 	answer, err := c.HTTP.Do(request)
-	if err != nil { // the cause contains the URL, a secret, so it is left out
+	if err != nil { // the cause is left out: it contains the URL, a secret
 		return uploadStep{next: -1, later: true, err: errors.New("the connection to the storage was cut")}
 	}
 	defer answer.Body.Close()
 	switch answer.StatusCode {
 	case http.StatusOK, http.StatusCreated:
 		return uploadStep{done: true}
-	case http.StatusPermanentRedirect: // 308 here means "incomplete", with the durable bytes in Range
+	case http.StatusPermanentRedirect: // 308 means "incomplete" here; Range has the durable bytes
 		next, err := nextByte(answer.Header.Get("Range"))
 		return uploadStep{next: next, err: err}
 	}
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, answerBytesMax)) // without a body the status says enough
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, answerBytesMax)) // if there is no body, the status is enough
 	step := uploadStep{next: -1, err: storageRefusal(answer.StatusCode, text)}
 	status := answer.StatusCode
 	if status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status >= 500 {
@@ -112,7 +112,8 @@ func storageRefusal(status int, body []byte) error {
 	return fmt.Errorf("the storage refuses the upload with status %d", status)
 }
 
-// nextByte reads the Range header of a 308: "bytes=0-41" means go on at byte 42, no header at byte 0.
+// nextByte reads the Range header of a 308: "bytes=0-41" means continue with byte 42, no header means begin with byte
+// 0.
 func nextByte(header string) (int64, error) {
 	if header == "" {
 		return 0, nil
@@ -154,8 +155,9 @@ func (f File) makeIdentity() (uuid.UUID, error) {
 	return uuid.NewHash(sum, uuid.Nil, nil, 8), nil
 }
 
-// Verify creates the verification of a file, uploads it, and waits for its end. Called again with the same bytes it
-// goes on, or returns the earlier verification, and charges nothing more. Errors: as of Create, Upload and Wait.
+// Verify creates the verification of a file, uploads it, and waits for its end. Called again with the same bytes, it
+// continues or returns the earlier verification, and charges nothing more. It returns the errors of Create, Upload
+// and Wait.
 func (c *Client) Verify(ctx context.Context, f File) (done Detail, err error) {
 	identity, err := f.makeIdentity()
 	if err != nil {
@@ -173,8 +175,8 @@ func (c *Client) Verify(ctx context.Context, f File) (done Detail, err error) {
 	return c.Wait(ctx, made.ID)
 }
 
-// Wait polls a verification as the service asks, until it is over. A failed one is an error with the reason, and the
-// row of a file's defect; a cancelled one is no error: see Status.
+// Wait polls a verification as the service asks, until it is final. A failed verification is an error with the reason
+// and, for a defect, the row. A cancelled one is no error: see Status.
 func (c *Client) Wait(ctx context.Context, id string) (Detail, error) {
 	for {
 		d, wait, err := c.Detail(ctx, id)
@@ -206,7 +208,7 @@ type Result struct {
 
 const resultColumns = 4
 
-// Results returns the present results, also before the end. The last pair has the error, if there is one.
+// Results returns the present results, also before the end. If there is an error, the last pair has it.
 func (c *Client) Results(ctx context.Context, id string) iter.Seq2[Result, error] {
 	return func(yield func(Result, error) bool) {
 		stopped := errors.New("no more is wanted")
@@ -226,8 +228,8 @@ func (c *Client) Results(ctx context.Context, id string) iter.Seq2[Result, error
 	}
 }
 
-// EachResult reads the present results, copies their bytes to raw, and calls visit with each row below the header; the
-// row is only valid until visit returns.
+// EachResult reads the present results, copies their bytes to raw, and calls visit with each row below the header. A
+// row is valid only until visit returns.
 func (c *Client) EachResult(ctx context.Context, id string, raw io.Writer, visit func(row []string) error) error {
 	answer, err := c.Ask(ctx, http.MethodGet, "/v1/verifications/"+id+"/results", nil)
 	if err != nil {

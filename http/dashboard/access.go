@@ -28,15 +28,15 @@ type request struct {
 	*http.Request
 	page   *httpd.PageRequest
 	in     ledger.SignedIn   // zero for nobody
-	member ledger.Membership // of a route inside a workspace
-	id     uuid.UUID         // of the verification in the path; zero for none
+	member ledger.Membership // of the user, for a route inside a workspace
+	id     uuid.UUID         // of the verification in the path; zero if there is none
 }
 
 func (r *request) workspace() uuid.UUID { return r.member.Workspace }
 
 func (r *request) base() string { return "/w/" + r.member.Workspace.String() }
 
-// tenant is the owner of a request: the workspace, or the user outside of one.
+// tenant returns the owner of a request: the workspace, or the user outside of a workspace.
 func (r *request) tenant() uuid.UUID {
 	if r.member.Workspace == uuid.Nil {
 		return r.in.User.ID
@@ -46,7 +46,7 @@ func (r *request) tenant() uuid.UUID {
 
 func (r *request) may(role ledger.Role) bool { return r.member.Role.Allows(role) }
 
-// handler answers a request, or returns why it can't: see Dashboard.refuse.
+// handler answers a request, or returns why it can't; then Dashboard.refuse answers.
 type handler func(*Dashboard, http.ResponseWriter, *request) error
 
 func (d *Dashboard) admit(to route) http.Handler {
@@ -63,14 +63,14 @@ func (d *Dashboard) admit(to route) http.Handler {
 	})
 }
 
-// errAnswered: a request that may not use a route was answered without an error page.
+// errAnswered: the user may not use a route, and was answered without an error page.
 var errAnswered = errors.New("answered")
 
 // check makes the checks of a route in their order: session, membership, role.
 func (d *Dashboard) check(w http.ResponseWriter, r *request, to route) error {
 	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	body := kind == "application/x-www-form-urlencoded" || kind == "" || to.part
-	if err := r.ParseForm(); err != nil || !body { // neither a truncated form nor another body may act
+	if err := r.ParseForm(); err != nil || !body { // only a complete form may change something
 		return failure{Status: http.StatusUnprocessableEntity, Title: "The form was incomplete",
 			Text: "What your browser sent could not be read. Nothing was changed.", Next: "Go back and send it again."}
 	}
@@ -126,7 +126,7 @@ func (d *Dashboard) identify(w http.ResponseWriter, r *request, to route) error 
 	return signedOut
 }
 
-// paced counts the request of a user against the limit.
+// paced counts a request against the user's limit.
 func paced(w http.ResponseWriter, r *request, to route) error {
 	after := r.page.RateOf(r.in.User.ID)
 	if after == 0 {
@@ -146,7 +146,7 @@ func paced(w http.ResponseWriter, r *request, to route) error {
 var signedOut = failure{Status: http.StatusUnauthorized, Title: "You were signed out",
 	Text: "Nothing was changed.", Next: "Sign in, then send the form again.", Link: "/sign-in", Label: "Sign in"}
 
-// enter finds the membership and compares the role.
+// enter finds the user's membership and compares its role with the route's.
 func enter(w http.ResponseWriter, r *request, to route) error {
 	id, ok := web.ID(r.PathValue("ws"))
 	at := slices.IndexFunc(r.in.Memberships, func(m ledger.Membership) bool { return ok && m.Workspace == id })
@@ -155,7 +155,7 @@ func enter(w http.ResponseWriter, r *request, to route) error {
 	}
 	r.member = r.in.Memberships[at]
 	if !r.may(to.role) {
-		who := "members and owners" // a viewer may do the least
+		who := "members and owners" // never viewers: every member may do what viewers may
 		if to.role == ledger.Owner {
 			who = "owners"
 		}
@@ -180,18 +180,18 @@ func parseHash(text string) (id ledger.Hash, ok bool) {
 	return id, true
 }
 
-// cookieOf is the session's cookie; two cookies count as none.
+// cookieOf returns the session's cookie. Two cookies count as none.
 func cookieOf(r *http.Request) signin.Token { return signin.Token(web.CookieOf(r, cookieName)) }
 
-// setCookie gives the browser the cookie of a session. The ledger decides when the session ends.
+// setCookie sends the cookie of a session to the browser. The ledger decides when the session ends.
 func (d *Dashboard) setCookie(w http.ResponseWriter, token signin.Token) {
 	web.SetCookie(w, cookieName, string(token), int(d.o.SessionLife.Seconds()), http.SameSiteLaxMode)
 }
 
-// workspaceCookie names the workspace that this browser showed last. It gives no access.
+// workspaceCookie is the name of the cookie with the workspace that this browser showed last. It gives no access.
 const workspaceCookie = "__Host-rollcall-workspace"
 
-// browserOf says where a request comes from.
+// browserOf describes the browser that sent a request.
 func browserOf(r *request) signin.Browser {
 	agent := strings.ToValidUTF8(strings.ReplaceAll(r.UserAgent(), "\x00", ""), "?")
 	for len(agent) > ledger.AgentMax {
@@ -200,10 +200,10 @@ func browserOf(r *request) signin.Browser {
 	return signin.Browser{Agent: agent, Address: r.page.Client.String(), Network: r.page.Network}
 }
 
-// strangers is the context of a ledger call that belongs to no workspace.
+// strangers returns the context of a ledger call that belongs to no workspace.
 func strangers(r *request) context.Context { return ledger.WithTenant(r.Context(), ledger.Strangers) }
 
-// localPath is the page to show after signing in: a path of ours, or "/".
+// localPath returns the page to show after signing in: a path of ours, or "/".
 func localPath(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(text, "/") ||
@@ -216,7 +216,7 @@ func localPath(text string) string {
 type route struct {
 	pattern string
 	session bool        // for signed-in users, as every route with a role is
-	role    ledger.Role // least role in the workspace of the path; "": the route is outside of one
+	role    ledger.Role // least role in the workspace of the path; "": no workspace is needed
 	part    bool        // requested by a script: refused without a page
 	handle  handler
 }
@@ -292,19 +292,19 @@ type frame struct {
 	Body      any
 }
 
-// titled is the frame of a page. here is its entry in the menu.
+// titled returns the frame of a page. here is the page's entry in the menu.
 func titled(title, here string, body any) *frame {
 	return &frame{Frame: web.Frame{Title: title, Here: here}, Body: body}
 }
 
-// proof is the fields that prove who the user is: the password and, with two-step sign-in, a code.
+// proof holds the names of the fields that prove who the user is: the password and, with two-step sign-in, a code.
 type proof struct {
-	Key   string // of the ids of its fields
+	Key   string // prefix of the ids of its fields
 	User  *ledger.User
 	Codes bool
 }
 
-// menu is the menu of a member, with the least role of each entry.
+// menu is the menu of a member. Each entry has the least role that sees it.
 var menu = []struct {
 	key, path, word string
 	role            ledger.Role
@@ -327,7 +327,7 @@ func (d *Dashboard) render(w http.ResponseWriter, r *http.Request, status int, n
 	d.Pages.Render(w, status, name, f)
 }
 
-// show answers with a page for a signed-in user, with their workspace and its balance.
+// show answers with a page for a signed-in user. The page also has the user's workspace and its balance.
 func (d *Dashboard) show(w http.ResponseWriter, r *request, status int, name string, f *frame) error {
 	if !r.in.User.Created.IsZero() || r.in.User.Email != "" {
 		f.User = &r.in.User

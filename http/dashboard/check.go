@@ -31,7 +31,7 @@ func (d *Dashboard) showCheck(w http.ResponseWriter, r *request, status int, v c
 	return d.show(w, r, status, "check", titled("Check one", "check", v))
 }
 
-// malformed says what to write in place of an invalid address.
+// malformed returns what to write in place of an invalid address.
 func malformed(text string) string {
 	text = strings.TrimPrefix(text, "mailto:")
 	if parsed, err := mail.ParseAddress(text); err == nil {
@@ -41,7 +41,7 @@ func malformed(text string) string {
 }
 
 // checkOne answers POST /w/{ws}/check: it redirects to the verification of the address. A repeated form leads to the
-// same one.
+// same verification.
 func checkOne(d *Dashboard, w http.ResponseWriter, r *request) error {
 	form, ok := web.ID(r.PostFormValue("form"))
 	v := checkView{Address: web.Text(r.Request, "address")}
@@ -93,7 +93,7 @@ type uploadView struct {
 	Panel   panelView
 	MaxRows int64
 	Curl    string
-	Dev     string // a note about the simulated receivers of a developer's node; "" for others
+	Dev     string // a note about the simulated receivers of a developer's node; "" on other nodes
 }
 
 func uploadForm(d *Dashboard, w http.ResponseWriter, r *request) error {
@@ -103,7 +103,7 @@ func uploadForm(d *Dashboard, w http.ResponseWriter, r *request) error {
 	return d.show(w, r, http.StatusOK, "upload", f)
 }
 
-// devNote says that a developer's node asks simulated receivers; "" for others.
+// devNote says that a developer's node asks simulated receivers. It is "" on other nodes.
 func (d *Dashboard) devNote() string {
 	if !d.o.Dev {
 		return ""
@@ -111,15 +111,15 @@ func (d *Dashboard) devNote() string {
 	return "This is serve --dev: its simulated receivers know only addresses that end with .test, such as anna@acme-clean.test."
 }
 
-// create answers POST /w/{ws}/verifications as the API answers the same headers.
+// create answers POST /w/{ws}/verifications as the API answers a create with the same headers.
 func create(d *Dashboard, _ http.ResponseWriter, r *request) error {
 	acting, _ := ledger.ActingOf(r.Context())
 	r.page.Do(httpd.Act{Operation: httpd.Create, Workspace: r.workspace(), User: r.in.User.ID, Acting: acting})
 	return nil
 }
 
-// uploadState answers GET /w/{ws}/verifications/{id}/upload with the API's answer about the verification, which has the
-// upload URL while bytes are missing.
+// uploadState answers GET /w/{ws}/verifications/{id}/upload with the API's answer about the verification. While bytes
+// are missing, that answer has the upload URL.
 func uploadState(d *Dashboard, _ http.ResponseWriter, r *request) error {
 	r.page.Do(httpd.Act{Operation: httpd.Detail, Workspace: r.workspace(), User: r.in.User.ID,
 		Verification: r.id.String()})

@@ -22,7 +22,7 @@ import (
 	"rollcall/ledger"
 )
 
-// counted is the value of a counter with the given labels ("name=value").
+// counted returns the value of a counter with these labels ("name=value").
 func (g *rig) counted(metric string, labels ...string) float64 {
 	g.t.Helper()
 	return nettest.Sum(g.t, g.metrics, metric, labels...)
@@ -32,13 +32,13 @@ func TestASignInFormSentTwiceIsOneSession(t *testing.T) {
 	g := newRig(t)
 	fields := []string{"form", uuid.NewString(), "email", "viewer@acme.test", "password", password}
 	first := g.as["nobody"].post("/sign-in", fields...)
-	second := g.browser(first.cookie()).post("/sign-in", fields...) // with the cookie of the first already
+	second := g.browser(first.cookie()).post("/sign-in", fields...) // the browser already has the first cookie
 	if first.Status != 303 || second.Status != 303 || first.cookie() == "" || first.cookie() != second.cookie() {
 		t.Fatalf("%d and %d, the same session: %v", first.Status, second.Status, first.cookie() == second.cookie())
 	}
 	page := g.browser(first.cookie()).get("/you")
 	if n := strings.Count(page.Body, `name="session"`); page.Status != 200 || n != 2 {
-		t.Errorf("%d, and %d sessions, want the first one and this one", page.Status, n)
+		t.Errorf("%d, and %d sessions, want two: the first and this one", page.Status, n)
 	}
 	fields[5] = "wrong wrong wrong"
 	a := g.as["nobody"].post("/sign-in", fields...)
@@ -46,7 +46,7 @@ func TestASignInFormSentTwiceIsOneSession(t *testing.T) {
 	other := append([]string{}, fields...)
 	other[3], other[5] = "member@acme.test", password
 	if a := g.as["nobody"].post("/sign-in", other...); a.Status != 303 || a.cookie() == first.cookie() {
-		t.Errorf("the same form for somebody else: %d, the same session: %v", a.Status, a.cookie() == first.cookie())
+		t.Errorf("the same form sent by somebody else: %d, the same session: %v", a.Status, a.cookie() == first.cookie())
 	}
 	g.browser(first.cookie()).post("/sign-out")
 	fields[5] = password
@@ -59,7 +59,8 @@ func TestASignInFormSentTwiceIsOneSession(t *testing.T) {
 	effort.Is(t, g.counted("rollcall_sign_ins_total", "way=password", "result=refused"), 2)
 }
 
-// A refused body is answered before the pages look where it came from, so nothing of it may act.
+// TestRefusedBodiesNeverAct: a refused body is answered before the pages check where it came from, so nothing in it
+// may take effect.
 func TestRefusedBodiesNeverAct(t *testing.T) {
 	g := newRig(t)
 	v := g.create("list.csv", 10)
@@ -103,7 +104,7 @@ func TestRefusedBodiesNeverAct(t *testing.T) {
 	effort.Is(t, g.as["owner"].get("/you").Status, 200, "a refused body has signed somebody out")
 }
 
-// raw sends a body as it is.
+// raw sends a body unchanged.
 func (b *browser) raw(method, path, body string, headers ...string) answer {
 	b.g.t.Helper()
 	plain := []string{"Content-Type", "application/x-www-form-urlencoded"}
@@ -128,7 +129,7 @@ func TestMetricsNameTheRouteOfAPageAndNeverItsPath(t *testing.T) {
 	effort.Is(t, g.counted("rollcall_http_requests_total"), 6)
 }
 
-// setUp reads the page that sets up an app, and gives its form and secret.
+// setUp reads the page that sets up an app, and returns its form and secret.
 func (b *browser) setUp() (form string, secret []byte) {
 	b.g.t.Helper()
 	page := b.get("/you/codes").Body
@@ -140,12 +141,12 @@ func (b *browser) setUp() (form string, secret []byte) {
 	return found[1], secret
 }
 
-// code is that of an app, some periods from now.
+// code returns an app's code, some periods from now.
 func (g *rig) code(secret []byte, periods int64) string {
 	return signin.TOTPCode(secret, signin.TOTPStep(g.clock())+periods)
 }
 
-// TestCodesGuessedAtOnceAreCounted: of those that come at the same time ten are tried.
+// TestCodesGuessedAtOnceAreCounted: of codes that come at the same time only ten are tried.
 func TestCodesGuessedAtOnceAreCounted(t *testing.T) {
 	g := newRig(t)
 	g.codesOn()
@@ -176,7 +177,7 @@ func TestCodesGuessedAtOnceAreCounted(t *testing.T) {
 
 var oneUse = regexp.MustCompile(`<li>([A-Z2-7]{4}-[A-Z2-7]{4}-[A-Z2-7]{4}-[A-Z2-7]{4})</li>`)
 
-// codesOn switches codes on for the owner, and gives the secret and the recovery codes.
+// codesOn switches codes on for the owner, and returns the secret and the recovery codes.
 func (g *rig) codesOn() (secret []byte, recovery []string) {
 	g.t.Helper()
 	form, secret := g.as["owner"].setUp()
@@ -241,7 +242,7 @@ func TestCodesAreSwitchedOnAndAskedFor(t *testing.T) {
 	in := g.give(step, g.code(secret, 0))
 	again := g.give(step, g.code(secret, 0))
 	if in.Status != 303 || in.Header.Get("Location") != "/you" || in.cookie() == "" || again.cookie() != in.cookie() {
-		t.Fatalf("the right code: %d, again %d, the same session: %v", in.Status, again.Status, again.cookie() == in.cookie())
+		t.Fatalf("right code: %d, again: %d, the same session: %v", in.Status, again.Status, again.cookie() == in.cookie())
 	}
 	effort.Is(t, g.browser(in.cookie()).get("/you").Status, 200, "the session of it")
 	if a := g.give(g.step(), g.code(secret, 0)); a.Status != 401 || a.cookie() != "" || !strings.Contains(a.Body, "wrong or was already used") {
@@ -267,7 +268,7 @@ func TestTheSecondPageTellsNobodyAnything(t *testing.T) {
 	old := g.give(step, recovery[0])
 	forged := g.give(strings.ToLower(step), recovery[0])
 	if old.Status != 401 || forged.Status != 401 || plain(old, "owner@acme.test") != plain(forged, "owner@acme.test") || old.cookie()+forged.cookie() != "" {
-		t.Errorf("a step of long ago: %d, a forged one: %d", old.Status, forged.Status)
+		t.Errorf("an old step: %d, a forged one: %d", old.Status, forged.Status)
 	}
 	step = g.step()
 	u := effort.Must(g.book.UserByEmail(t.Context(), "owner@acme.test"))(t)
@@ -289,7 +290,7 @@ func TestWrongCodesWaitAndPasswordsDoNotResetThem(t *testing.T) {
 	effort.Is(t, g.give("x", g.code(secret, 0)).Status, 401, "no step")
 }
 
-// From many networks together somebody who knows the password gets ten tries.
+// TestWrongCodesOfManyNetworksWait: somebody who knows the password gets ten tries from all networks together.
 func TestWrongCodesOfManyNetworksWait(t *testing.T) {
 	g := newRig(t)
 	g.codesOn()
@@ -335,7 +336,7 @@ func TestCodesAreSwitchedOffWithPasswordAndCode(t *testing.T) {
 	effort.ErrorIf(t, a.Status != 303 || a.cookie() == "", "the password alone: %d", a.Status)
 }
 
-// oneUse are the recovery codes on a page.
+// oneUse returns the recovery codes on a page.
 func (a answer) oneUse() (codes []string) {
 	for _, m := range oneUse.FindAllStringSubmatch(a.Body, -1) {
 		codes = append(codes, m[1])
@@ -385,7 +386,7 @@ func TestNewCodesOfOneUseAreMadeOnce(t *testing.T) {
 		Says(t, 409, "Two-step sign-in is off.", "who has no codes")
 }
 
-// Somebody presses twice: one set is made, and both answers show it.
+// TestNewCodesAreAskedForTwiceAtOnce: somebody clicks twice. One set of codes is made, and both answers show it.
 func TestNewCodesAreAskedForTwiceAtOnce(t *testing.T) {
 	g := newRig(t)
 	secret, _ := g.codesOn()
@@ -403,7 +404,7 @@ func TestNewCodesAreAskedForTwiceAtOnce(t *testing.T) {
 	}
 }
 
-// A link opens nothing that codes guard.
+// TestLinksAskForCodesToo: a link alone does not sign in a user with codes.
 func TestLinksAskForCodesToo(t *testing.T) {
 	g := newRig(t)
 	secret, _ := g.codesOn()
@@ -422,7 +423,8 @@ func TestLinksAskForCodesToo(t *testing.T) {
 		"code", g.code(secret, 0)).Is(t, 303, "a new password with a code")
 }
 
-// Whoever makes an invitation has its link: it must not give a password to somebody who has none.
+// TestAnInvitationGivesNoPasswordToAUser: the maker of an invitation knows its link, so the link must not set a
+// password for a user who has none.
 func TestAnInvitationGivesNoPasswordToAUser(t *testing.T) {
 	g := newRig(t)
 	made := g.invite("sso@acme.test", g.workspace, ledger.Owner)

@@ -44,7 +44,8 @@ type Dashboard struct {
 
 	breakdowns *breakdowns
 	waiting    *waitsCache
-	// tags are the tags of made parts by their content, so that an unchanged part need not be made again for comparison.
+	// tags are the tags of finished parts, by the parts' content. So an unchanged part need not be made again for a
+	// comparison.
 	tags    *lru.Cache[partKey, string]
 	now     func() time.Time
 	signIns signIns
@@ -77,7 +78,7 @@ func New(ctx context.Context, o Options) (*Dashboard, error) {
 // Stop writes the pending notes about the use of sessions.
 func (d *Dashboard) Stop() { d.signin.Stop() }
 
-// Handler is the pages for http.Options.Pages.
+// Handler returns the pages for http.Options.Pages.
 func (d *Dashboard) Handler() fasthttp.RequestHandler {
 	return fasthttpadaptor.NewFastHTTPHandler(d)
 }
@@ -115,7 +116,7 @@ func asset(d *Dashboard, w http.ResponseWriter, r *request) error {
 	return nil
 }
 
-// formsGoTo are other origins that forms may lead to: that of the provider, if there is one.
+// formsGoTo returns the other origins to which forms may lead: the provider's, if there is one.
 func (d *Dashboard) formsGoTo() string {
 	if d.provider == nil {
 		return ""
@@ -131,7 +132,7 @@ func (d *Dashboard) formsGoTo() string {
 type Options struct {
 	Book         ledger.Book
 	PublicURL    func() string // how browsers reach the pages, without a final slash
-	UploadURL    string        // how they reach the storage
+	UploadURL    string        // how browsers reach the storage
 	MaxFileBytes int64         // of a new file
 	MaxRows      int64
 	PerWorkspace ledger.Limits // defaults of a workspace, as for the API
@@ -141,7 +142,7 @@ type Options struct {
 	SessionLife time.Duration           // how long a session lasts at most
 	Checks      func() bool             // whether this node checks addresses
 	Version     string                  // of the program, at the foot of each page
-	Dev         bool                    // its receivers are simulated ones
+	Dev         bool                    // the node's receivers are simulated
 	Contact     string                  // where people get help, such as an email address or a URL; may be empty
 	Provider    *signin.ProviderOptions // without Redirect and Now; nil: people sign in with passwords only
 	Wake        func()                  // called when the ledger has something new
@@ -150,7 +151,7 @@ type Options struct {
 	Now         func() time.Time        // nil: time.Now
 }
 
-// originOf is scheme, host and port of a URL; "" for none.
+// originOf returns scheme, host and port of a URL, or "".
 func originOf(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme == "" || u.Host == "" {
@@ -159,7 +160,7 @@ func originOf(text string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// keepsCookies reports whether a browser keeps our cookie at a URL: with https, or on its own machine.
+// keepsCookies reports whether a browser keeps our cookie at a URL: with https, or on the browser's own machine.
 func keepsCookies(public string) bool {
 	u, err := url.Parse(public)
 	if err != nil {
@@ -190,8 +191,8 @@ func at(step string, err error) error { return &ledgerError{step, err} }
 func (e *ledgerError) Error() string { return e.step + ": " + e.err.Error() }
 func (e *ledgerError) Unwrap() error { return e.err }
 
-// refuse answers with the page of a failure, or because the ledger does not answer, or a user who may no longer change
-// anything: see ledger.Acting.
+// refuse answers with the page of a failure. Other causes are that the ledger does not answer, or that a user may no
+// longer change anything: see ledger.Acting.
 func (d *Dashboard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var page failure
 	switch {
@@ -235,7 +236,7 @@ func (d *Dashboard) refused(w http.ResponseWriter, r *http.Request, p *httpd.Pag
 	d.fail(w, r, f)
 }
 
-// The ways to sign in and their results: the values of the labels.
+// The ways to sign in and their results are label values.
 var (
 	signInWays    = []string{"password", "code", "link", "provider"}
 	signInResults = []string{"done", "code_wanted", "refused", "wait", "busy", "failed"}
@@ -288,7 +289,7 @@ func Routes() (all []string) {
 	return all
 }
 
-// name is the path of a route, with {ws} and the like in it.
+// name returns the path of a route, with placeholders such as {ws}.
 func (r route) name() string {
 	_, path, _ := strings.Cut(r.pattern, " ")
 	return strings.TrimSuffix(path, "{$}")

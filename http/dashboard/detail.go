@@ -29,10 +29,10 @@ type detailView struct {
 	Reasons         []smtp.Reason
 	Outcomes        []smtp.Outcome
 	Outcome, Reason string // none is chosen
-	Single          bool   // it is a check of one address
+	Single          bool   // the verification is a check of one address
 }
 
-// ofVerification is the handler of a page about the verification in its path.
+// ofVerification makes the handler of a page about the verification in its path.
 func ofVerification(show func(*Dashboard, http.ResponseWriter, *request, ledger.Verification) error) handler {
 	return func(d *Dashboard, w http.ResponseWriter, r *request) error {
 		v, err := d.o.Book.Verification(r.Context(), r.workspace(), r.id)
@@ -73,7 +73,8 @@ func baseOf(r *request, v ledger.Verification) string {
 	return r.base() + "/verifications/" + v.ID.String()
 }
 
-// askCancel answers GET /w/{ws}/verifications/{id}/cancel: the page asks, and says what is lost and what stays.
+// askCancel answers GET /w/{ws}/verifications/{id}/cancel. The page asks for confirmation, and says what is lost and
+// what stays.
 func askCancel(d *Dashboard, w http.ResponseWriter, r *request, v ledger.Verification) error {
 	base, name := baseOf(r, v), nameOf(v)
 	show := web.Confirm{Title: "Cancel " + name + "?", Up: name, Back: base, Action: base + "/cancel",
@@ -85,8 +86,8 @@ func askCancel(d *Dashboard, w http.ResponseWriter, r *request, v ledger.Verific
 	return d.show(w, r, http.StatusOK, "confirm", titled("Cancel "+name, "list", show))
 }
 
-// cancel answers POST /w/{ws}/verifications/{id}/cancel. A second time changes nothing: the ledger returns the present
-// state.
+// cancel answers POST /w/{ws}/verifications/{id}/cancel. A repeated cancel changes nothing: the ledger returns the
+// present state.
 func cancel(d *Dashboard, w http.ResponseWriter, r *request) error {
 	v, err := d.o.Book.Cancel(r.Context(), r.workspace(), r.id)
 	switch {
@@ -99,7 +100,7 @@ func cancel(d *Dashboard, w http.ResponseWriter, r *request) error {
 	return seeOther(w, r, baseOf(r, v))
 }
 
-// percent is a part of a whole for an attribute of SVG.
+// percent writes a part of a whole for an attribute of SVG.
 func percent(part, whole int64) string {
 	if whole <= 0 {
 		return "0%"
@@ -107,11 +108,11 @@ func percent(part, whole int64) string {
 	return strconv.FormatFloat(100*float64(part)/float64(whole), 'f', 3, 64) + "%"
 }
 
-// errRead ends the reading of settlements after the wanted one.
+// errRead ends the reading of settlements after the requested one.
 var errRead = errors.New("the settlement was read")
 
-// talk finds an outcome by its position in the file, with its evidence; nil when it is not in the settlement. It reads
-// only that settlement.
+// talk finds an outcome, with its evidence, by its position in the file. It reads only the given settlement, and
+// returns nil if the outcome is not in it.
 func talk(ctx context.Context, book ledger.Book, v ledger.Verification, ordinal, settlement int64) (*web.Talk, error) {
 	var found *web.Talk
 	_, err := book.Evidence(ctx, v.ID, settlement-1, func(k ledger.StoredSettlement) error {
@@ -148,8 +149,8 @@ type addressView struct {
 	Talk              web.Talk
 }
 
-// showAddress answers GET /w/{ws}/verifications/{id}/addresses/{ordinal}. The query names its settlement, because a
-// search would read the whole file. A check of one address has one settlement.
+// showAddress answers GET /w/{ws}/verifications/{id}/addresses/{ordinal}. The query names the settlement, because a
+// search would read the whole file. A check of one address has only one settlement.
 func showAddress(d *Dashboard, w http.ResponseWriter, r *request, v ledger.Verification) error {
 	ordinal, err := strconv.ParseInt(r.PathValue("ordinal"), 10, 64)
 	settlement, _ := strconv.ParseInt(r.URL.Query().Get("in"), 10, 64)
@@ -175,8 +176,8 @@ func showAddress(d *Dashboard, w http.ResponseWriter, r *request, v ledger.Verif
 	}
 }
 
-// results answers GET /w/{ws}/verifications/{id}/results.csv: package http sends the rows. The workspace's log notes
-// each download for its owners.
+// results answers GET /w/{ws}/verifications/{id}/results.csv; package http sends the rows. Each download is noted in
+// the workspace's log, for its owners.
 func results(d *Dashboard, w http.ResponseWriter, r *request, v ledger.Verification) error {
 	query := r.URL.Query()
 	outcome, okOutcome := named(query.Get("outcome"), smtp.Outcomes[:])
@@ -205,8 +206,8 @@ func results(d *Dashboard, w http.ResponseWriter, r *request, v ledger.Verificat
 	return nil
 }
 
-// savedMax bounds the file's name in the name of a download, in bytes: file systems allow names of 255, and some
-// browsers save nothing under a longer one.
+// savedMax bounds the file's name in the name of a download, in bytes. File systems allow names of 255 bytes, and
+// some browsers save nothing under a longer name.
 const savedMax = 160
 
 // shortName shortens a name to leave room for a download's suffix.
@@ -217,7 +218,7 @@ func shortName(name string) string {
 	return strings.ToValidUTF8(name[:savedMax], "") + "…"
 }
 
-// named finds the outcome or reason with a word; the zero value, for all of them, for "".
+// named finds the outcome or reason with a word. For "" it returns the zero value, which means all.
 func named[T fmt.Stringer](text string, all []T) (T, bool) {
 	one, found := smtp.Named(all, text)
 	return one, found || text == ""
@@ -228,32 +229,32 @@ type liveView struct {
 	V        ledger.Verification
 	Base     string
 	State    web.State
-	Answer   string // how far it is, in a few words
+	Answer   string // how far the verification is, in a few words
 	Outcomes []outcome
-	Done     int64 // checked, without cancelled ones
+	Done     int64 // checked addresses, without cancelled ones
 	Charged  int64
-	Every    string // when to refresh; "" when it is final
+	Every    string // when to refresh; "" if the verification is final
 	Cancel   bool
 	Results  bool
-	Go       string // link to continue an upload; "" without the right
-	Anew     string // link to upload a corrected file; "" without the right
-	Expected string // when the last address is expected to be checked; "": it is not known or over
-	Missing  string // missing credits; "" unless it waits for them
+	Go       string // link to continue an upload; "" if the role may not
+	Anew     string // link to upload a corrected file; "" if the role may not
+	Expected string // when the last address should be checked; "": not known, or past
+	Missing  string // missing credits; "" unless the verification waits for them
 	Say      string // text for screen readers when it changes
 	Waits    []waitLine
-	Talk     *web.Talk // of the check of one address that is over; nil: none
+	Talk     *web.Talk // evidence of a finished check of one address; nil: none
 	Reasons  bool      // there is a summary of reasons
-	Single   bool      // a check of one address, without what concerns a file
-	Again    string    // link to check the next address; "" while this one isn't done, for files, and without the right
+	Single   bool      // a check of one address, without facts about a file
+	Again    string    // link to check another address; "" until this check is done, for files, or if the role may not
 	Newest   *registerView
 }
 
 type livePart struct {
-	body []byte // the same for every browser, except its tag
-	tag  string // of the body and of the credits moved by the verification, see creditsIn
+	body []byte // without its tag, the same for every browser
+	tag  string // depends on the body and on moved credits, see creditsIn
 }
 
-// html is the part for a browser. credits replaces the balance in the head of its page; "" leaves it.
+// html returns the part for a browser. credits replaces the balance in the head of the browser's page; "" leaves it.
 func (p livePart) html(credits string) string {
 	if credits != "" {
 		credits = ` data-credits="` + template.HTMLEscapeString(credits) + `"`
@@ -261,14 +262,14 @@ func (p livePart) html(credits string) string {
 	return web.WithTag(p.body, p.tag, credits)
 }
 
-// creditsIn is the part of a tag that changes when its verification moves credits.
+// creditsIn returns the part of a tag that changes when the verification moves credits.
 func creditsIn(tag string) string {
 	_, credits, _ := strings.Cut(tag, ".")
 	return credits
 }
 
-// live answers GET /w/{ws}/verifications/{id}/live: the part, or 304 when nothing has changed. It reads the balance of
-// the workspace only when, by the browser's tag, the verification has moved credits since the last request.
+// live answers GET /w/{ws}/verifications/{id}/live: the part, or 304 if nothing has changed. It reads the workspace's
+// balance only if the browser's tag shows that the verification has moved credits since the last request.
 func live(d *Dashboard, w http.ResponseWriter, r *request, v ledger.Verification) error {
 	show, money, err := d.liveViewOf(r, v)
 	if err != nil {
@@ -365,8 +366,8 @@ func (d *Dashboard) liveViewOf(r *request, v ledger.Verification) (show liveView
 	return show, money, nil
 }
 
-// everyOf returns how often the part of a verification refreshes; "" when it is final. One user's pages don't slow down
-// another's: the server limits requests by user.
+// everyOf returns how often the part of a verification refreshes, or "" if the verification is final. The pages of
+// one user don't slow down another's, because the server limits requests by user.
 func everyOf(v ledger.Verification) string {
 	switch {
 	case v.Status.Final():
@@ -384,7 +385,7 @@ func everyOf(v ledger.Verification) string {
 // partKey identifies the content of a part.
 type partKey [sha256.Size]byte
 
-// keyOf is made from every field that a template of the part can see.
+// keyOf returns a key made from every field that a template of the part can see.
 func keyOf(show liveView) partKey {
 	text, err := json.Marshal(show)
 	if err != nil {
@@ -393,5 +394,5 @@ func keyOf(show liveView) partKey {
 	return sha256.Sum256(text)
 }
 
-// tagsMax bounds the tags that are kept: some 200 bytes each.
+// tagsMax bounds the stored tags, some 200 bytes each.
 const tagsMax = 5000

@@ -19,13 +19,13 @@ func Patterns() (all []string) {
 	return all
 }
 
-// BrowserName and others are looked at alone.
+// BrowserName and the others are exported for tests of their own.
 var (
 	BrowserName = browserName
 	LocalPath   = localPath
 )
 
-// NewWaits returns a function that returns how many waits the open addresses of a verification have.
+// NewWaits returns a function that counts the waits of a verification's open addresses.
 func NewWaits(ask func(context.Context, string) (inspect.Verification, error), now func() time.Time) func(context.Context, uuid.UUID) int {
 	c := newWaitsCache(Options{Waits: ask, Now: now, Log: slog.New(slog.DiscardHandler)})
 	return func(ctx context.Context, id uuid.UUID) int { return len(c.get(ctx, id)) }
@@ -37,8 +37,8 @@ func NewBreakdowns(book ledger.Book) func(context.Context, ledger.Verification) 
 	return func(ctx context.Context, v ledger.Verification) (ledger.Breakdown, error) { return b.get(ctx, book, v) }
 }
 
-// EveryOf is looked at alone.
+// EveryOf is exported for a test of its own.
 var EveryOf = everyOf
 
-// LiveView is what a part shows.
+// LiveView is the content of a part.
 type LiveView = liveView

@@ -21,7 +21,7 @@ type keysView struct {
 	Keys    []keyView
 	Pager   web.Pager
 	Works   int    // keys that work now
-	Form    string // the id of the form that makes one
+	Form    string // the id of the form that makes a key
 	Label   string
 	Problem string
 	Made    string // the key just made, which is shown only now
@@ -68,7 +68,7 @@ func (d *Dashboard) showKeys(w http.ResponseWriter, r *request, status int, v ke
 	return d.show(w, r, status, "keys", titled("API keys", "keys", v))
 }
 
-// makeKey answers POST /w/{ws}/keys with the key, once. A repeated form makes no second one.
+// makeKey answers POST /w/{ws}/keys with the key, once. A repeated form makes no second key.
 func makeKey(d *Dashboard, w http.ResponseWriter, r *request) error {
 	form, ok := web.ID(r.PostFormValue("form"))
 	label := web.Text(r.Request, "label")
@@ -125,7 +125,7 @@ func askRevoke(d *Dashboard, w http.ResponseWriter, r *request) error {
 	return d.show(w, r, http.StatusOK, "confirm", titled("Revoke "+k.Name(), "keys", show))
 }
 
-// revokeKey answers POST /w/{ws}/keys/{key}/revoke. A second time changes nothing.
+// revokeKey answers POST /w/{ws}/keys/{key}/revoke. A repeated form changes nothing.
 func revokeKey(d *Dashboard, w http.ResponseWriter, r *request) error {
 	k, err := keyOfPath(d.o.Book, r)
 	if err != nil {
@@ -139,7 +139,7 @@ func revokeKey(d *Dashboard, w http.ResponseWriter, r *request) error {
 
 type namer map[string]string
 
-// of names an actor; "" for none.
+// of returns the name of an actor, or "".
 func (n namer) of(actor string) string {
 	kind, id, _ := strings.Cut(actor, ":")
 	switch {
@@ -155,7 +155,7 @@ func (n namer) of(actor string) string {
 	return ""
 }
 
-// namer knows the members of the workspace, and the given keys, or all keys for nil.
+// namerOf makes a namer that knows the members of the workspace and these keys, or all keys for nil.
 func namerOf(book ledger.Book, r *request, keys []ledger.Key) (namer, error) {
 	n := namer{}
 	members, err := book.Members(r.Context(), r.workspace())
@@ -171,7 +171,7 @@ func namerOf(book ledger.Book, r *request, keys []ledger.Key) (namer, error) {
 	return n, err
 }
 
-// makers names the creators of verifications. It asks the ledger only when one of them is a user or a key.
+// makers makes a namer for the creators of verifications. It asks the ledger only if one of them is a user or a key.
 func makers(book ledger.Book, r *request, of ...ledger.Verification) (namer, error) {
 	for _, v := range of {
 		if strings.Contains(v.MadeBy, ":") {

@@ -19,7 +19,7 @@ const (
 	// listRows is how many verifications a page of the list has.
 	listRows = 50
 
-	// listRead is how many verifications are read at once, and listReads how many such reads one page may make: a
+	// listRead is how many verifications one read gets. listReads is how many reads one page may make, because a
 	// filter by state may skip many.
 	listRead  = 100
 	listReads = 10
@@ -32,10 +32,10 @@ type listView struct {
 	Pager   web.Pager
 	Answer  string     // how much isn't done
 	Looked  bool       // more matches may be further back
-	Empty   bool       // the workspace has none at all
-	Upload  string     // a link; "" without the right
-	Panel   *panelView // uploads a file dropped on the page; nil without the right
-	Check   string     // path of the form that checks one address; "" without the right
+	Empty   bool       // the workspace has no verification
+	Upload  string     // a link; "" if the role may not upload
+	Panel   *panelView // uploads a file dropped on the page; nil if the role may not
+	Check   string     // path of the form that checks one address; "" if the role may not
 	Form    string     // the id of that form
 	Curl    string
 	Filters bool
@@ -71,7 +71,7 @@ var states = []struct {
 	{"failed", "failed", func(s ledger.Status) bool { return s == ledger.Failed }},
 }
 
-// missing says how many credits waiting verifications need; "" when none waits, which needs no ledger call.
+// missing returns how many credits waiting verifications need. If none waits, it returns "" without a ledger call.
 func missing(book ledger.Book, r *request, found []ledger.Verification) (string, error) {
 	waiting, needed := 0, int64(0)
 	for _, v := range found {
@@ -111,7 +111,7 @@ func unfinished(list []ledger.Verification) string {
 	return web.Thin(open) + " of " + web.Thin(len(list)) + " unfinished"
 }
 
-// curlOf is how a program uploads a file.
+// curlOf returns a curl command that uploads a file.
 func curlOf(api string) string {
 	return "export API=" + api + ` ROLLCALL_KEY=…
 curl -X POST "$API/v1/verifications" -H "X-API-Key: $ROLLCALL_KEY" \
@@ -188,8 +188,8 @@ func list(d *Dashboard, w http.ResponseWriter, r *request) error {
 	return d.show(w, r, http.StatusOK, "list", f)
 }
 
-// search reads the history until a page is full, the history ends, or listReads reads were made. more reports whether
-// there may be matches older than last.
+// search reads the history until a page is full, the history ends, or it has read listReads times. more reports
+// whether there may be matches older than last.
 func search(ctx context.Context, book ledger.Book, q ledger.HistoryQuery, fits func(ledger.Status) bool) (
 	found []ledger.Verification, last ledger.Position, more bool, err error) {
 	for range listReads {
@@ -214,7 +214,7 @@ func search(ctx context.Context, book ledger.Book, q ledger.HistoryQuery, fits f
 	return found, last, true, nil
 }
 
-// listLink is a link to the list with the filters that are not empty.
+// listLink returns a link to the list, with the filters that are not empty.
 func listLink(base, kind, state, after string) string {
 	q := url.Values{}
 	for name, value := range map[string]string{"kind": kind, "state": state, "after": after} {
@@ -228,12 +228,12 @@ func listLink(base, kind, state, after string) string {
 	return base + "?" + q.Encode()
 }
 
-// sealCursor writes a position in the list for a link. It is no secret: every request checks the workspace.
+// sealCursor writes a position in the list for a link. The position is no secret: every request checks the workspace.
 func sealCursor(p ledger.Position) string {
 	return strconv.FormatInt(p.Created.UnixNano(), 36) + "." + p.ID.String()
 }
 
-// openCursor reads a cursor; none for "".
+// openCursor reads a cursor. For "" it returns none.
 func openCursor(text string) (*ledger.Position, bool) {
 	if text == "" {
 		return nil, true
@@ -273,11 +273,11 @@ func nameOf(v ledger.Verification) string {
 	return "verification " + v.ID.String()[:8]
 }
 
-// pageRows is how many rows a page of keys or of people has. Guess: a page of them stays below half its bound.
+// pageRows is how many rows a page of keys or of people has. Guess: such a page stays below half its bound.
 const pageRows = 200
 
-// pageOf returns the range of rows on the requested page of a list. A page after the last means the last one, because
-// rows may have vanished since its link was made. It returns false for an invalid page.
+// pageOf returns the range of rows on the requested page of a list. A page after the last one becomes the last one,
+// because rows may have vanished since the link was made. It returns false for an invalid page.
 func pageOf(r *request, base string, rows int) (from, to int, p web.Pager, ok bool) {
 	page := 1
 	if text := r.URL.Query().Get("page"); text != "" {
@@ -297,7 +297,7 @@ func pageOf(r *request, base string, rows int) (from, to int, p web.Pager, ok bo
 	return (page - 1) * pageRows, min(page*pageRows, rows), p, true
 }
 
-// between returns the items of a list in a range, as far as they exist.
+// between returns the items of a list that are in a range.
 func between[T any](list []T, from, to int) []T {
 	return list[min(max(from, 0), len(list)):min(max(to, 0), len(list))]
 }

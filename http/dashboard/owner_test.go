@@ -17,7 +17,7 @@ import (
 	"rollcall/ledger"
 )
 
-// key makes a key of the rig's workspace, and gives its public part.
+// key makes a key of the rig's workspace, and returns its public part.
 func (g *rig) key(label string) string {
 	g.t.Helper()
 	_, k := api.NewKey()
@@ -26,7 +26,7 @@ func (g *rig) key(label string) string {
 	return k.ID
 }
 
-// member makes somebody a viewer of the rig's workspace, unless they are a member, and gives their id.
+// member returns the id of a member of the rig's workspace, and makes a new person a viewer.
 func (g *rig) member(email string) string {
 	g.t.Helper()
 	u, err := g.book.UserByEmail(context.Background(), email)
@@ -38,16 +38,16 @@ func (g *rig) member(email string) string {
 	return u.ID.String()
 }
 
-// path is one below the rig's workspace.
+// path returns a path below the rig's workspace.
 func (g *rig) path(below string) string { return "/w/" + g.workspace.String() + below }
 
-// credits asks the API with a key, and gives the status.
+// credits requests the balance from the API with a key, and returns the status.
 func (g *rig) credits(key string) int {
 	g.t.Helper()
 	return g.as["nobody"].get("/v1/credits", "X-API-Key", key).Status
 }
 
-// believedAtMost is how long a revoked key may still work, by the contract.
+// believedAtMost is how long a revoked key may still work, as documented.
 const believedAtMost = 5 * time.Second
 
 var keyPattern = regexp.MustCompile(`rc_[0-9a-z]{12}_[0-9A-Za-z]{49}`)
@@ -77,7 +77,7 @@ func TestAKeyIsShownOnceWorksAndIsRevoked(t *testing.T) {
 	effort.Has(t, owner.get(g.path("/keys/"+id)).Body, "already revoked")
 }
 
-// TestAKeyStopsWithItsMaker: it opens nothing while the user who made it is no owner, and the page says so.
+// TestAKeyStopsWithItsMaker: a key works only while the user who made it is an owner, and the page says so.
 func TestAKeyStopsWithItsMaker(t *testing.T) {
 	g := newRig(t)
 	second, user := g.join("second@acme.test", g.workspace, ledger.Owner), uuid.MustParse(g.member("second@acme.test"))
@@ -127,7 +127,7 @@ func TestUsesOfKeysAreNoted(t *testing.T) {
 	made := g.as["owner"].post(g.path("/keys"), "form", uuid.NewString(), "label", "laptop")
 	key := keyPattern.FindString(made.Body)
 	effort.FatalIf(t, !strings.Contains(made.Body, "never") || g.credits(key) != 200, "%s", made.Body)
-	effort.OK(t, g.server.Stop(t.Context())) // it writes what it has noted
+	effort.OK(t, g.server.Stop(t.Context())) // stopping writes the last uses of keys
 	k, err := g.book.KeyByID(context.Background(), key[3:15])
 	effort.ErrorIf(t, err != nil || k.LastUsed.IsZero(), "%+v %v", k, err)
 }

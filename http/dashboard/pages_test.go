@@ -21,7 +21,7 @@ import (
 	"rollcall/smtp"
 )
 
-// hostile is a text of a customer that must never be more than text.
+// hostile is a customer's text that pages must show only as text.
 const hostile = `"><script>alert(1)</script><img src=x onerror=alert(2)>'{{.}}javascript:alert(3)`
 
 // everyPage returns the pages that can be seen, by name.
@@ -51,7 +51,7 @@ func everyPage(g *rig) map[string]answer {
 	return all
 }
 
-// providerPages are those that a provider changes.
+// providerPages returns the pages that look different with a provider.
 func providerPages(t *testing.T) map[string]answer {
 	t.Helper()
 	g, p := withProvider(t)
@@ -92,7 +92,7 @@ func TestNoPageHasScriptsOrStylesOfItsOwn(t *testing.T) {
 				name, n.Data)
 			effort.Not(t, n.Data, "img", name, "the hostile text became an element")
 			if n.Data == "form" && attributes["method"] == "get" && strings.Contains(attributes["action"], "link") {
-				t.Errorf("%s: a form that changes something is sent by GET", name)
+				t.Errorf("%s: a form that changes something uses GET", name)
 			}
 		}
 		effort.ErrorIf(t, seen < 5, "%s: only %d elements in %.200s", name, seen, a.Body)
@@ -164,7 +164,7 @@ func TestTheVendoredLibraryIsTheOneThatWasReleased(t *testing.T) {
 
 func TestTheLivePartChangesWhenTheVerificationDoes(t *testing.T) {
 	g := newRig(t)
-	g.now.Store(0) // a file that has just begun
+	g.now.Store(0) // so that the file has just begun
 	v := g.verification("list.csv", 3, result(0, "a@x.test", smtp.Valid, smtp.MailboxExists))
 	base := "/w/" + g.workspace.String() + "/verifications/" + v.ID.String()
 	viewer := g.as["viewer"]
@@ -183,7 +183,7 @@ func TestTheLivePartChangesWhenTheVerificationDoes(t *testing.T) {
 	effort.Must(g.book.FinishCancel(t.Context(), g.held))(t)
 	last = viewer.get(base + "/live")
 	if last.Status != 200 || strings.Contains(last.Body, "data-hx") || !strings.Contains(last.Body, "cancelled") {
-		t.Errorf("when it is final the part still asks: %d %s", last.Status, last.Body)
+		t.Errorf("the part of a final verification still refreshes: %d %s", last.Status, last.Body)
 	}
 	effort.Lacks(t, viewer.get(base).Body, "htmx", "the page of a final verification loads the library")
 }
@@ -205,7 +205,7 @@ func TestUploadsAreCreatedOnceAndRecovered(t *testing.T) {
 	a = g.as["stranger"].get("/w/" + g.other.String() + "/verifications/" + id + "/upload")
 	effort.ErrorIf(t, a.Status != 404, "by its id from another workspace: %d %s", a.Status, a.Body)
 	if page := g.as["viewer"].get(path + "/" + id).Body; !strings.Contains(page, "my list.csv") || strings.Contains(page, "/upload/") {
-		t.Error("the page of a viewer has no name, or the upload URL")
+		t.Error("a viewer's page lacks the name, or has the upload URL")
 	}
 }
 

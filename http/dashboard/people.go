@@ -28,7 +28,7 @@ type peopleView struct {
 	Links   []linkRow
 	Invited int // open invitations, on this page or others
 	Pager   web.Pager
-	Form    string // the id of the form that invites
+	Form    string // the id of the invitation form
 	Email   string
 	Role    ledger.Role
 	Problem string
@@ -136,7 +136,7 @@ func invite(d *Dashboard, w http.ResponseWriter, r *request) error {
 	}
 }
 
-// endLink answers POST /w/{ws}/people/links: withdraws an invitation. A second time changes nothing.
+// endLink answers POST /w/{ws}/people/links: it withdraws an invitation. A repeated form changes nothing.
 func endLink(d *Dashboard, w http.ResponseWriter, r *request) error {
 	id, _ := parseHash(r.PostFormValue("link"))
 	err := d.o.Book.EndLink(r.Context(), r.workspace(), id)
@@ -189,7 +189,7 @@ func (d *Dashboard) showMember(w http.ResponseWriter, r *request, status int, m 
 	return d.show(w, r, status, "member", titled(m.Who()+" · People", "people", m))
 }
 
-// setRole answers POST /w/{ws}/people/{user}/role; the role "" ends the membership. A second time changes nothing.
+// setRole answers POST /w/{ws}/people/{user}/role. The role "" ends the membership. A repeated form changes nothing.
 func setRole(d *Dashboard, w http.ResponseWriter, r *request) error {
 	role, done := ledger.Role(r.PostFormValue("role")), "role"
 	if r.PostFormValue("remove") != "" {
@@ -221,7 +221,7 @@ func setRole(d *Dashboard, w http.ResponseWriter, r *request) error {
 	}
 }
 
-// endMemberSessions answers POST /w/{ws}/people/{user}/sessions: signs a member out everywhere.
+// endMemberSessions answers POST /w/{ws}/people/{user}/sessions: it signs a member out everywhere.
 func endMemberSessions(d *Dashboard, w http.ResponseWriter, r *request) error {
 	m, err := memberOfPath(d.o.Book, r)
 	if err != nil {
@@ -232,10 +232,10 @@ func endMemberSessions(d *Dashboard, w http.ResponseWriter, r *request) error {
 		m.Problem = "The form was incomplete. Please send it again."
 		return d.showMember(w, r, http.StatusUnprocessableEntity, m)
 	}
-	line := uuid.NewSHA1(form, m.User[:]) // of this form and this member, because the browser chooses the form's id
+	line := uuid.NewSHA1(form, m.User[:]) // depends on the member too, because the browser chooses the form's id
 	err = d.o.Book.LogWorkspace(r.Context(), r.workspace(), ledger.WorkspaceLine{ID: line, Action: "member sessions end",
 		Subject: m.Email})
-	if err == nil { // last, because it may be the acting session
+	if err == nil { // last, because this may end the acting session
 		err = d.signin.EndOthers(r.Context(), ledger.User{ID: m.User}, ledger.Hash{})
 	}
 	if err != nil {
@@ -285,7 +285,7 @@ func showLog(d *Dashboard, w http.ResponseWriter, r *request) error {
 	return d.show(w, r, http.StatusOK, "activity", titled("Activity", "activity", v))
 }
 
-// logActions describe actions, with %s for the subject and %d for the detail.
+// logActions describe actions. %s is the subject, %d the detail.
 var logActions = map[string]string{
 	"link create":         "invited %s as %d",
 	"link end":            "withdrew the invitation of %s",
@@ -302,7 +302,7 @@ var logActions = map[string]string{
 	"user invite":         "invited %s as %d",
 }
 
-// logWords describes a line of the log; an unknown action is shown as it is.
+// logWords describes a line of the log. An unknown action is shown by its own name.
 func logWords(l ledger.WorkspaceLine) string {
 	subject, detail := web.Short(l.Subject), web.Short(l.Detail)
 	words, ok := logActions[l.Action]
@@ -316,7 +316,7 @@ const (
 	// registerRows is how many results a page shows.
 	registerRows = 50
 
-	// newestRows is how many of them the page of the verification shows.
+	// newestRows is how many results the page of the verification shows.
 	newestRows = 10
 )
 
@@ -341,7 +341,7 @@ type resultView struct {
 	Word, Sentence string
 }
 
-// Link is the path of its conversation.
+// Link is the path of the page about this address.
 func (r resultView) Link() string { return fmt.Sprintf("addresses/%d?in=%d", r.Ordinal, r.Settlement) }
 
 // showResults answers GET and POST /w/{ws}/verifications/{id}/results. The search text comes in the body, because every
@@ -380,7 +380,7 @@ func rowsOf(results []ledger.RecentResult) (rows []resultView) {
 	return rows
 }
 
-// newest reads the newest results of a verification; nil when they have expired.
+// newest reads the newest results of a verification. It returns nil if they have expired.
 func newest(book ledger.Book, r *request, v ledger.Verification) (*registerView, error) {
 	page, err := book.RecentResults(r.Context(),
 		ledger.RecentQuery{Workspace: r.workspace(), Verification: v.ID, Limit: newestRows})
@@ -401,7 +401,7 @@ func (d *Dashboard) showRegister(w http.ResponseWriter, r *request, status int, 
 	return d.show(w, r, status, "results", titled("Results · "+show.Name+" · Verifications", "list", show))
 }
 
-// recentPlace reads the position to continue from; none for "".
+// recentPlace reads the position to continue from. For "" there is none.
 func recentPlace(text string) (*ledger.RecentPlace, bool) {
 	if text == "" {
 		return nil, true
@@ -436,7 +436,7 @@ type breakdowns struct {
 	kept    *lru.Cache[uuid.UUID, ledger.Breakdown]
 }
 
-// breakdownsMax bounds the cache: some 5 kB each.
+// breakdownsMax bounds the cache, some 5 kB for each breakdown.
 const breakdownsMax = 200
 
 func newBreakdowns() *breakdowns {
@@ -445,7 +445,8 @@ func newBreakdowns() *breakdowns {
 	return b
 }
 
-// get returns the breakdown of a final verification while its results are kept: ledger.ErrResultsExpired after that.
+// get returns the breakdown of a final verification while its results are kept, and afterwards
+// ledger.ErrResultsExpired.
 func (b *breakdowns) get(ctx context.Context, book ledger.Book, v ledger.Verification) (ledger.Breakdown, error) {
 	kept, known := b.kept.Get(v.ID)
 	if !known {
@@ -458,7 +459,7 @@ func (b *breakdowns) get(ctx context.Context, book ledger.Book, v ledger.Verific
 		})
 		return read.(ledger.Breakdown), err
 	}
-	// No settlement is above the last one, so this only checks whether they have expired.
+	// No settlement has a number above the last one, so this only checks whether the results have expired.
 	if _, err := book.Evidence(ctx, v.ID, v.Settlements, func(ledger.StoredSettlement) error { return nil }); err != nil {
 		if errors.Is(err, ledger.ErrResultsExpired) {
 			b.kept.Remove(v.ID)

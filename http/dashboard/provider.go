@@ -21,10 +21,10 @@ const backPath = "/oidc/back"
 // visitCookie holds a visit to the provider in the browser that began it.
 const visitCookie = "__Host-rollcall-visit"
 
-// visitAge is how long the browser keeps it, in seconds; the service checks the time itself.
+// visitAge is how long the browser keeps this cookie, in seconds. The service checks the time itself.
 const visitAge = 600
 
-// newProvider makes the client of the provider; nil for none.
+// newProvider makes the client of the provider. It returns nil if no provider is configured.
 func (o Options) newProvider() *signin.Provider {
 	if o.Provider == nil {
 		return nil
@@ -34,7 +34,7 @@ func (o Options) newProvider() *signin.Provider {
 	return signin.NewProvider(of)
 }
 
-// providerName is the provider's name on buttons; "": there is none.
+// providerName returns the provider's name on buttons, or "".
 func (d *Dashboard) providerName() string {
 	if d.o.Provider == nil {
 		return ""
@@ -46,12 +46,12 @@ func startProvider(d *Dashboard, w http.ResponseWriter, r *request) error {
 	return d.visit(w, r, signin.Visit{Next: localPath(r.URL.Query().Get("next"))})
 }
 
-// bindProvider answers POST /you/provider. An account that is already connected is connected anew.
+// bindProvider answers POST /you/provider. It also works if the account is connected already.
 func bindProvider(d *Dashboard, w http.ResponseWriter, r *request) error {
 	return d.visit(w, r, signin.Visit{Next: "/you?done=provider", User: r.in.User.ID})
 }
 
-// unbindProvider answers POST /you/provider/off. If it is not connected nothing changes.
+// unbindProvider answers POST /you/provider/off. If the account is not connected, nothing changes.
 func unbindProvider(d *Dashboard, w http.ResponseWriter, r *request) error {
 	if d.provider == nil {
 		return web.Nothing
@@ -75,14 +75,14 @@ func (d *Dashboard) visit(w http.ResponseWriter, r *request, v signin.Visit) err
 	if !keepsCookies(d.o.PublicURL()) {
 		return d.signInForm(w, r, http.StatusForbidden, signInView{})
 	}
-	allowed := strings.Fields(d.formsGoTo()) // by the policy of the page that sent this form
+	allowed := strings.Fields(d.formsGoTo()) // the page that sent this form had this policy
 	to, kept, err := d.signin.Visit(strangers(r), v)
 	if err != nil {
 		d.signIns.count("provider", err)
 		return d.providerFailed(w, r, v, err)
 	}
 	web.SetCookie(w, visitCookie, kept, visitAge, http.SameSiteLaxMode)
-	w.Header().Set("Referrer-Policy", "no-referrer") // the page of a link is one
+	w.Header().Set("Referrer-Policy", "no-referrer") // the URL of a link is a secret
 	if r.Method == http.MethodPost && !slices.Contains(allowed, originOf(to)) {
 		// The browser would refuse a redirect, because the policy was sent before the provider's page was known.
 		return failure{Status: http.StatusOK, Title: "Go on to " + d.providerName(),
@@ -144,7 +144,8 @@ func chooseForm(d *Dashboard, w http.ResponseWriter, r *request, status int, v c
 	return d.show(w, r, status, "choose", &frame{Frame: web.Frame{Title: "Your invitations", Secret: true}, Body: v})
 }
 
-// choose answers POST /oidc/join: accepts the invitations that a new user has chosen. A repeated form is one session.
+// choose answers POST /oidc/join: it accepts the invitations that a new user has chosen. A repeated form gives the
+// same session.
 func choose(d *Dashboard, w http.ResponseWriter, r *request) error {
 	var chosen []ledger.Hash
 	for _, text := range r.PostForm["link"] {
@@ -183,7 +184,7 @@ func brief(err error) string {
 	return text
 }
 
-// providerFailed says why signing in by the provider failed, on the sign-in page or on the user's own page.
+// providerFailed shows why signing in by the provider failed, on the sign-in page or on the user's own page.
 func (d *Dashboard) providerFailed(w http.ResponseWriter, r *request, v signin.Visit, err error) error {
 	name := d.providerName()
 	status, problem, unbound := http.StatusForbidden, name+" did not sign you in: ask for an invitation for your email, or sign in with "+
@@ -209,7 +210,8 @@ func (d *Dashboard) providerFailed(w http.ResponseWriter, r *request, v signin.V
 		case unbound != "":
 			problem = unbound
 		case status == http.StatusForbidden:
-			problem = name + " wasn't connected: it must have verified " + in.User.Email + ", and nobody else may be connected to that account."
+			problem = name + " wasn't connected: it must have verified " + in.User.Email +
+				", and no other user may be connected to that account."
 		}
 		r.in = in
 		return d.showYou(w, r, status, youView{Problem: problem})

@@ -31,10 +31,10 @@ type visitor struct {
 	*browser
 	p     *pagetest.Provider
 	visit string     // the cookie
-	asked url.Values // what the provider was asked
+	asked url.Values // the query that the provider got
 }
 
-// leave takes a browser to the provider by the answer to a request.
+// leave sends a browser to the provider, as the answer to a request asks.
 func (b *browser) leave(p *pagetest.Provider, a answer) visitor {
 	b.g.t.Helper()
 	to, err := url.Parse(a.Header.Get("Location"))
@@ -59,7 +59,7 @@ func (g *rig) start(p *pagetest.Provider, next string) visitor {
 	return g.as["nobody"].leave(p, g.as["nobody"].get("/oidc/start?next="+url.QueryEscape(next)))
 }
 
-// claims are what the provider says of somebody who comes with this visit.
+// claims returns the provider's claims about the person of this visit.
 func (v visitor) claims(subject, email string, change ...any) map[string]any {
 	return v.p.Claims(v.asked, v.g.clock(), subject, email, change...)
 }
@@ -67,7 +67,7 @@ func (v visitor) claims(subject, email string, change ...any) map[string]any {
 // code makes the provider give a code for claims.
 func (v visitor) code(claims map[string]any) string { return v.p.Give(claims, v.asked) }
 
-// back comes back with a code.
+// back returns to the service with a code.
 func (v visitor) back(code, state string) answer {
 	v.g.t.Helper()
 	cookies := "__Host-rollcall-visit=" + v.visit
@@ -78,13 +78,13 @@ func (v visitor) back(code, state string) answer {
 	return from.get("/oidc/back?"+url.Values{"code": {code}, "state": {state}}.Encode(), "Cookie", cookies, "Sec-Fetch-Site", "cross-site")
 }
 
-// as comes back as somebody.
+// as returns to the service as this person.
 func (v visitor) as(subject, email string, change ...any) answer {
 	v.g.t.Helper()
 	return v.back(v.code(v.claims(subject, email, change...)), v.asked.Get("state"))
 }
 
-// oidcUser makes a user of the provider by an invitation.
+// oidcUser makes, by an invitation, a user who signs in by the provider.
 func (g *rig) oidcUser(p *pagetest.Provider, subject, email string) *browser {
 	g.t.Helper()
 	g.invite(email, g.workspace, ledger.Member)
@@ -99,7 +99,7 @@ var (
 	chooseNext = regexp.MustCompile(`name="next" value="([^"]*)"`)
 )
 
-// chooses sends the form on which somebody new chooses among their invitations, with the first few of them.
+// chooses sends the form on which a new user chooses invitations, with the first few of them.
 func (g *rig) chooses(page answer, few int) answer {
 	g.t.Helper()
 	step, links := chooseStep.FindStringSubmatch(page.Body), chosenLink.FindAllStringSubmatch(page.Body, -1)
@@ -114,7 +114,7 @@ func (g *rig) chooses(page answer, few int) answer {
 
 const refusedSentence = "Acme login did not sign you in: "
 
-// refuses wants an answer that signs nobody in, and says so.
+// refuses checks that an answer signs nobody in and says so.
 func (g *rig) refuses(what string, a answer) {
 	g.t.Helper()
 	if a.Status != http.StatusForbidden || a.cookie() != "" || !strings.Contains(a.Body, refusedSentence) {
@@ -145,12 +145,12 @@ func TestSomebodyInvitedSignsInByTheProvider(t *testing.T) {
 	}
 	first := g.chooses(page, 1)
 	if again := g.chooses(page, 1); again.Status != 303 || again.cookie() != first.cookie() {
-		t.Errorf("the form twice: %d, the same session: %v", again.Status, again.cookie() == first.cookie())
+		t.Errorf("the form sent twice: %d, the same session: %v", again.Status, again.cookie() == first.cookie())
 	}
 	effort.FatalIf(t, first.Status != 303 || first.Header.Get("Location") != "/you" || first.cookie() == "" ||
 		page.Header.Get("Referrer-Policy") != "no-referrer", "%d %v %s", first.Status, first.Header, first.Body)
 	if again := v.back(code, v.asked.Get("state")); again.Status != 303 || again.cookie() != first.cookie() {
-		t.Errorf("the same answer twice: %d, the same session: %v", again.Status, again.cookie() == first.cookie())
+		t.Errorf("the provider's answer used twice: %d, the same session: %v", again.Status, again.cookie() == first.cookie())
 	}
 	mine := g.browser(first.cookie())
 	if you := mine.get("/you"); strings.Contains(you.Body, "/w/"+g.workspace.String()) == strings.Contains(you.Body, "/w/"+g.other.String()) ||
@@ -160,7 +160,7 @@ func TestSomebodyInvitedSignsInByTheProvider(t *testing.T) {
 	u, err := g.book.UserByEmail(t.Context(), "new@acme.test")
 	effort.ErrorIf(t, err != nil || u.Password != "" || u.OIDC != p.URL+" s-1" || u.Name != "Name of s-1",
 		"made %+v, %v", u, err)
-	// Found by the subject from now on, whatever email the provider says, verified or not.
+	// From now on the user is found by the subject, whatever email the provider reports, verified or not.
 	a := g.start(p, "/").as("s-1", "renamed@acme.test", "email_verified", false)
 	effort.ErrorIf(t, a.Status != 303 || a.cookie() == "", "later: %d", a.Status)
 	if a := mine.post("/sign-out"); a.Status != 303 || mine.get("/you").Status != 303 {
@@ -263,10 +263,10 @@ func TestAnAccountWithAPasswordIsConnectedByWhoIsSignedIn(t *testing.T) {
 		effort.Has(t, a.Body, "wasn't connected", name)
 	}
 	v := begin(owner)
-	v.browser = g.as["member"] // somebody else is signed in by now
+	v.browser = g.as["member"] // somebody else has signed in meanwhile
 	effort.Is(t, v.as("s-9", "owner@acme.test").Status, 403, "another session")
 	v = begin(owner)
-	v.browser = g.as["member"] // and the provider names them
+	v.browser = g.as["member"] // and the provider names that person
 	effort.Is(t, v.as("s-9", "member@acme.test").Status, 403, "another session, of whom the provider names")
 	v = begin(owner)
 	v.browser = g.as["nobody"]
@@ -283,7 +283,7 @@ func TestAnAccountWithAPasswordIsConnectedByWhoIsSignedIn(t *testing.T) {
 		t.Errorf("by the provider: %d", a.Status)
 	}
 	effort.Is(t, begin(g.as["member"]).as("s-9", "member@acme.test").Status, 403, "an identity that another has")
-	// Who has codes gives one here too.
+	// A user with codes has to give a code here too.
 	_, recovery := g.codesOn()
 	a := g.start(p, "/you").as("s-9", "owner@acme.test")
 	step := strings.Split(strings.SplitN(a.Body, `name="step" value="`, 2)[1], `"`)[0]
@@ -308,7 +308,7 @@ func TestAnInvitationIsAcceptedWithTheProvider(t *testing.T) {
 	effort.FatalIf(t, first.Status != 303 || first.cookie() == "", "%d %s", first.Status, first.Body)
 	effort.Is(t, g.browser(first.cookie()).get("/w/"+g.other.String()).Status, 404, "a link joins another workspace")
 	effort.Is(t, g.as["nobody"].get(link).Status, 404, "the link afterwards")
-	// A user without a password accepts a further invitation in the same way, and nobody else does.
+	// A user without a password accepts another invitation in the same way, but nobody else does.
 	further := "/link/" + string(g.invite("new@acme.test", g.other, ledger.Owner))
 	effort.Has(t, g.as["nobody"].get(further).Body, "Accept with Acme login", "the page of a further one")
 	g.oidcUser(p, "s-3", "thief@acme.test")
@@ -316,7 +316,7 @@ func TestAnInvitationIsAcceptedWithTheProvider(t *testing.T) {
 	if a := begin(further).as("s-1", "new@acme.test"); a.Status != 303 || g.browser(a.cookie()).get("/w/"+g.other.String()).Status != 200 {
 		t.Errorf("a further one: %d %s", a.Status, a.Body)
 	}
-	// An account with a password is not taken by a link and a provider together.
+	// A link and a provider together do not take over an account with a password.
 	taken := "/link/" + string(g.invite("viewer@acme.test", g.other, ledger.Viewer))
 	g.refuses("an account with a password", begin(taken).as("s-5", "viewer@acme.test"))
 }
@@ -350,7 +350,8 @@ func TestANetworkThatTriesProvidersWaits(t *testing.T) {
 		"after twenty: %d, %d codes exchanged", a.Status, p.Exchanged.Load())
 }
 
-// A browser follows a form to the origins of the policy only, which the page had before the provider was asked.
+// TestAFormLeadsToAProviderWhosePageIsElsewhere: a browser follows a form only to origins in the page's policy, and
+// the page got its policy before the provider was asked.
 func TestAFormLeadsToAProviderWhosePageIsElsewhere(t *testing.T) {
 	g, p := withProvider(t)
 	p.SetFront("https://front.test")
@@ -392,7 +393,7 @@ func TestAnAccountIsDisconnectedFromTheProvider(t *testing.T) {
 	g.refuses("after it was disconnected", g.start(p, "/").as("s-9", "owner@acme.test"))
 }
 
-// Who has no password could never sign in again.
+// TestWhoHasNoPasswordStaysConnected: without a password and the provider a user could never sign in again.
 func TestWhoHasNoPasswordStaysConnected(t *testing.T) {
 	g, p := withProvider(t)
 	without := g.oidcUser(p, "s-1", "sso@acme.test")

@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 
 const password = pagetest.Password
 
-// rig is the pages on a real listener with a real ledger: one workspace with credits, a viewer, a member and an owner of
-// it, and an owner of another one.
+// rig is the pages on a real listener with a real ledger. It has a workspace with credits, with a viewer, a member
+// and an owner, and an owner of another workspace.
 type rig struct {
 	t         testing.TB
 	book      *moodyBook
@@ -50,12 +50,12 @@ type rig struct {
 	logs      *bytes.Buffer
 	wakes     atomic.Int64
 	as        map[string]*browser
-	held      ledger.Lease // of the verification that was made last
-	ahead     atomic.Int64 // how much later than now it is for the API, in nanoseconds
+	held      ledger.Lease // lease of the newest verification
+	ahead     atomic.Int64 // how far the API's clock is ahead, in nanoseconds
 	server    *httpd.Server
 	waiting   map[string]inspect.Verification // what the open addresses of verifications wait for
 	metrics   *prometheus.Registry
-	now       atomic.Int64 // what the pages take for the time, in seconds after the real one
+	now       atomic.Int64 // how far the pages' clock is ahead, in seconds
 }
 
 // moodyBook is a ledger that can stop answering.
@@ -65,15 +65,15 @@ type moodyBook struct {
 	balances atomic.Int64 // how often a balance was read
 
 	settlements atomic.Int64 // how many settlements were read for their evidence
-	breakdowns  atomic.Int64 // how often a whole file was read for its reasons
+	breakdowns  atomic.Int64 // how often a whole file was read for the summary of its reasons
 
-	held atomic.Pointer[hold] // histories of a workspace that are held up
+	held atomic.Pointer[hold] // makes reads of a workspace's history wait
 }
 
-// hold holds up what is read of a workspace.
+// hold makes reads of a workspace wait.
 type hold struct {
 	workspace uuid.UUID
-	come      chan struct{} // one for each that has come
+	come      chan struct{} // one value for each read that waits
 	free      chan struct{} // closed: they go on
 }
 
@@ -110,14 +110,15 @@ func (b *moodyBook) Breakdown(ctx context.Context, workspace, id uuid.UUID) (led
 
 func newRig(t testing.TB) *rig { t.Helper(); return newRigWith(t, func(*dashboard.Options) {}) }
 
-// newRigWith is one whose pages have other options, and whose listener has other limits. Its test runs beside others.
+// newRigWith is a rig whose pages have other options and whose listener has other limits. It lets the test run beside
+// others.
 func newRigWith(t testing.TB, change func(o *dashboard.Options), limit ...func(l *httpd.Limits)) *rig {
 	t.Helper()
 	effort.Beside(t)
 	store := effort.Must(sqlstore.Open(context.Background(), effort.Ledger(t, filled.fill(t)), sqlstore.Options{}))(t)
 	g := &rig{t: t, book: &moodyBook{Store: store}, logs: &bytes.Buffer{}, as: map[string]*browser{},
 		metrics: prometheus.NewRegistry()}
-	g.now.Store(30 - time.Now().Unix()%30) // the tests begin with a period of codes, so that none ends within one
+	g.now.Store(30 - time.Now().Unix()%30) // begin with a period of codes, so that none ends during a test
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	options := dashboard.Options{Book: g.book,
 		PublicURL: func() string { return *g.public.Load() }, UploadURL: "http://127.0.0.1:7", MaxFileBytes: 1 << 20, MaxRows: 1000,
@@ -190,7 +191,7 @@ func (g *rig) secret() []byte {
 
 func (g *rig) clock() time.Time { return time.Now().Add(time.Duration(g.now.Load()) * time.Second) }
 
-// join makes a user a member of a workspace, and gives a browser in which they are signed in.
+// join makes a user a member of a workspace, and returns a browser that is signed in as the user.
 func (g *rig) join(email string, workspace uuid.UUID, role ledger.Role) *browser {
 	g.t.Helper()
 	_, cookie := pagetest.Join(g.t, g.book, workspace, email, "", role)
@@ -213,7 +214,7 @@ func (g *rig) browser(session string) *browser { return &browser{g: g, session: 
 // answer is what came back.
 type answer struct{ nettest.Answer }
 
-// send sends a request; values are a form.
+// send sends a request. values are a form.
 func (b *browser) send(method, path string, values url.Values, headers ...string) answer {
 	b.g.t.Helper()
 	if values != nil {
@@ -223,7 +224,7 @@ func (b *browser) send(method, path string, values url.Values, headers ...string
 	return b.sendBody(method, path, "", headers...)
 }
 
-// sendBody sends a request with a body as it is.
+// sendBody sends a request with a body, unchanged.
 func (b *browser) sendBody(method, path, text string, headers ...string) answer {
 	b.g.t.Helper()
 	if method == http.MethodPost {
@@ -249,15 +250,15 @@ func (b *browser) post(path string, pairs ...string) answer {
 	return b.send("POST", path, v)
 }
 
-// cookie is the session that an answer gives; "" for none.
+// cookie returns the session that an answer sets, or "".
 func (a answer) cookie() string { return a.Cookie("__Host-rollcall") }
 
-// engine is what an engine does, at a node of its own.
+// engine writes to the ledger like an engine at a node of its own.
 func (g *rig) engine() *ledgertest.Fixture {
 	return &ledgertest.Fixture{Book: g.book, T: g.t, Workspace: g.workspace, Node: uuid.New()}
 }
 
-// verification makes one of the rig's workspace that has the given results of total addresses.
+// verification makes a verification of total addresses in the rig's workspace, with these results.
 func (g *rig) verification(name string, total int64, settled ...ledger.Result) ledger.Verification {
 	g.t.Helper()
 	v := g.create(name, 4)
@@ -289,8 +290,8 @@ func result(ordinal int64, email string, o smtp.Outcome, r smtp.Reason) ledger.R
 	return ledger.Result{Ordinal: ordinal, Email: email, Outcome: o, Reason: r, At: time.Unix(1_700_000_000, 0)}
 }
 
-// BenchmarkPages measures whole requests by a socket: a page of 50 verifications, a page of 100 results, and a part
-// that is asked for again and has not changed. p99-ms is what one of a hundred took at least.
+// BenchmarkPages measures whole requests by a socket: a page of 50 verifications, a page of 100 results, and a
+// repeated request for an unchanged part. p99-ms is the 99th percentile of times.
 func BenchmarkPages(b *testing.B) {
 	g := newRig(b)
 	all := make([]ledger.Result, 100)

@@ -22,10 +22,10 @@ import (
 	"rollcall/smtp"
 )
 
-// who are the five who ask: the columns of the table below.
+// who are the five kinds of people who send requests: the columns of the table below.
 var who = []string{"nobody", "viewer", "member", "owner", "stranger"}
 
-// asked is one request to a route, and what each of who is answered.
+// asked is one request to a route, and the status that each of who gets.
 type asked struct {
 	path   func(*rig) string
 	form   url.Values
@@ -35,7 +35,7 @@ type asked struct {
 
 func at(path string) func(*rig) string { return func(*rig) string { return path } }
 
-// inWorkspace is a path below the rig's workspace, with {id} replaced by a verification that has results.
+// inWorkspace returns a path below the rig's workspace. It replaces {id} by a verification with results.
 func inWorkspace(path string) func(*rig) string {
 	return func(g *rig) string {
 		if strings.Contains(path, "{id}") {
@@ -55,7 +55,7 @@ func inWorkspace(path string) func(*rig) string {
 	}
 }
 
-// table has every route: who may use it, and what all others are told.
+// table lists every route, with who may use it and what the others get.
 var table = map[string]asked{
 	"GET /{$}":               {path: at("/"), want: [5]int{303, 303, 303, 303, 303}},
 	"GET /assets/{name}":     {path: at("/assets/none.css"), want: [5]int{404, 404, 404, 404, 404}},
@@ -117,7 +117,7 @@ func form() url.Values { return url.Values{"form": {uuid.NewString()}} }
 
 func TestEveryRouteAnswersEveryoneAsTheTableSays(t *testing.T) {
 	g := newRig(t)
-	last := "POST /sign-out" // ends the sessions that the others need
+	last := "POST /sign-out" // last, because it ends the sessions that other routes need
 	check := func(pattern string) {
 		a := table[pattern]
 		method, _, _ := strings.Cut(pattern, " ")
@@ -180,7 +180,8 @@ func TestMethodsAndPathsThatAreNotThereGetAPage(t *testing.T) {
 	}
 }
 
-// TestAWorkspaceLeavesRoomForOthers: of four places one whose pages hang gets two, and every other tenant what is left.
+// TestAWorkspaceLeavesRoomForOthers: with four places, a workspace whose pages hang gets two; every other tenant gets
+// a place from the rest.
 func TestAWorkspaceLeavesRoomForOthers(t *testing.T) {
 	g := newRigWith(t, func(*dashboard.Options) {}, func(l *httpd.Limits) { l.InFlightMax = 4 })
 	held := &hold{workspace: g.workspace, come: make(chan struct{}), free: make(chan struct{})}
@@ -208,7 +209,7 @@ func TestAWorkspaceLeavesRoomForOthers(t *testing.T) {
 // pageMax bounds a page, as package view enforces it.
 const pageMax = 512 << 10
 
-// bounded fails unless a page is answered and takes half of what a page may.
+// bounded checks that a page is answered and takes at most half of its bound.
 func (g *rig) bounded(path string) answer {
 	g.t.Helper()
 	a := g.as["owner"].get(path)
@@ -216,7 +217,7 @@ func (g *rig) bounded(path string) answer {
 	return a
 }
 
-// named makes an owner whose name has all the bytes that it may have, and gives the context in which they act.
+// named makes an owner with a name of the longest allowed length, and returns the context in which that owner acts.
 func (g *rig) named(number int) context.Context {
 	g.t.Helper()
 	in, _ := pagetest.Join(g.t, g.book, g.workspace, pagetest.Ands(ledger.EmailMax-len("@acme.test"), number)+"@acme.test",
@@ -224,10 +225,10 @@ func (g *rig) named(number int) context.Context {
 	return ledger.WithActor(g.t.Context(), "user:"+in.User.ID.String())
 }
 
-// morePattern is the link to the next page of a list.
+// morePattern matches the link to the next page of a list.
 var morePattern = regexp.MustCompile(`<a href="([^"]+)">Next page ›</a>`)
 
-// walk reads all pages of a list and gives their bodies.
+// walk reads all pages of a list and returns their bodies.
 func (g *rig) walk(path string) (pages []string) {
 	g.t.Helper()
 	for path != "" && len(pages) < 20 {
@@ -338,9 +339,9 @@ func TestAddressesFillAPageAndNoMore(t *testing.T) {
 		email := pagetest.Ands(ledger.EmailBytesMax/2-1, i) + "@" + pagetest.Ands(ledger.EmailBytesMax/2, i)
 		results = append(results, result(int64(i), email, smtp.Unknown, smtp.Greylisted))
 	}
-	results[59].Outcome, results[59].Reason = smtp.Valid, smtp.MailboxExists // which costs a credit: the days are drawn
+	results[59].Outcome, results[59].Reason = smtp.Valid, smtp.MailboxExists // costs a credit, so that a chart appears
 	var v ledger.Verification
-	for i := range 49 { // with the two grants: 51 moves of credits
+	for i := range 49 { // with the two grants these make 51 moves of credits
 		v = g.verification(pagetest.Ands(1024, i), 60, results...)
 	}
 	base := g.path("/verifications/" + v.ID.String())
@@ -352,8 +353,8 @@ func TestAddressesFillAPageAndNoMore(t *testing.T) {
 		"the page of an address does not show it whole")
 }
 
-// kept is all that forms may change, in words: what two snapshots have in common is not told apart by when somebody was seen
-// or a key was used.
+// kept describes everything that forms may change. Two snapshots do not differ if only the times of use of users and
+// keys differ.
 func (g *rig) kept() string {
 	g.t.Helper()
 	ctx := g.t.Context()
@@ -376,7 +377,8 @@ func (g *rig) kept() string {
 	return fmt.Sprint(append(all, effort.Must(g.book.OperatorLog(ctx, ledger.LogQuery{Limit: 100}))(g.t))...)
 }
 
-// twice are the forms that change something: who sends each, where, and what. Each is sent twice as it is.
+// twice lists the forms that change something: who sends each, where, and with which values. The test sends each
+// twice, unchanged.
 var twice = map[string]func(g *rig) (*browser, string, url.Values){
 	"POST /sign-in": func(g *rig) (*browser, string, url.Values) {
 		return g.as["nobody"], "/sign-in", url.Values{"form": {uuid.NewString()}, "email": {"viewer@acme.test"}, "password": {password}}
@@ -424,7 +426,7 @@ var twice = map[string]func(g *rig) (*browser, string, url.Values){
 	},
 }
 
-// elsewhere are the other forms, and where it is shown that twice is once, or why there is nothing to show.
+// elsewhere lists the other forms, with the test that sends them twice, or why no test is needed.
 var elsewhere = map[string]string{
 	"POST /sign-in/code":                      "TestOneCodeSignsInOnce",
 	"POST /you/codes":                         "TestCodesAreSwitchedOnAndAskedFor",
@@ -439,7 +441,7 @@ var elsewhere = map[string]string{
 	"POST /w/{ws}/verifications/{id}/results": "searches; it changes nothing",
 }
 
-// with is a form with an id and more fields.
+// with returns a form with an id and more fields.
 func with(pairs ...string) url.Values {
 	v := form()
 	for i := 0; i < len(pairs); i += 2 {
@@ -448,7 +450,7 @@ func with(pairs ...string) url.Values {
 	return v
 }
 
-// TestEveryFormTwiceIsOnce: the first time changes something, the second time nothing.
+// TestEveryFormTwiceIsOnce: the first send changes something, the second changes nothing.
 func TestEveryFormTwiceIsOnce(t *testing.T) {
 	effort.Unraced(t, "one call after the other")
 	g := newRig(t)

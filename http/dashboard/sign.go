@@ -98,7 +98,7 @@ func (d *Dashboard) signedIn(w http.ResponseWriter, r *request, token signin.Tok
 	return d.signInForm(w, r, status, v)
 }
 
-// endOld ends the browser's former session.
+// endOld ends the browser's earlier session.
 func (d *Dashboard) endOld(r *request, now signin.Token) {
 	old := cookieOf(r.Request)
 	if old == now {
@@ -113,7 +113,7 @@ func (d *Dashboard) endOld(r *request, now signin.Token) {
 	}
 }
 
-// signInProblem says why somebody is not signed in, and sets Retry-After; status 0 for other errors.
+// signInProblem returns why somebody is not signed in, and sets Retry-After. For other errors the status is 0.
 func (d *Dashboard) signInProblem(w http.ResponseWriter, err error) (status int, problem string) {
 	var wait *signin.Wait
 	switch {
@@ -154,7 +154,7 @@ type linkView struct {
 	Codes  bool   // setting a new password requires a code, too
 	SignIn string // where a user with an account accepts the invitation
 	As     string // the email of the user signed in in this browser; "": none
-	Mine   bool   // the invitation is for them
+	Mine   bool   // the invitation is for that user
 
 	Provider string // provider that can accept the invitation; "": none
 	Invite   bool
@@ -170,7 +170,7 @@ type linkView struct {
 // Rule is the rule for new passwords that a browser checks.
 func (linkView) Rule() string { return newPassword }
 
-// showLink answers GET /link/{token}. It changes nothing, so programs that prefetch links do not use it up.
+// showLink answers GET /link/{token}. It changes nothing, so that programs that prefetch links do not use them up.
 func showLink(d *Dashboard, w http.ResponseWriter, r *request) error {
 	return d.linkForm(w, r, http.StatusOK, linkView{Form: uuid.NewString()})
 }
@@ -182,7 +182,7 @@ func (d *Dashboard) linkForm(w http.ResponseWriter, r *request, status int, v li
 		return d.linkGone(w, err)
 	}
 	v.Link, v.Invite, v.Expires = l, l.Purpose == ledger.InviteLink, l.Expires
-	if v.Invite { // the same page for all: the link's maker may see it, and must learn nothing about the person
+	if v.Invite { // the same for everybody: the link's maker may open it, but must learn nothing about the person
 		v.Provider, v.SignIn = d.providerName(), "/sign-in?next="+url.QueryEscape("/link/"+r.PathValue("token"))
 		if in, err := d.signin.Session(strangers(r), cookieOf(r.Request)); err == nil {
 			v.As, v.Mine = in.User.Email, signin.ForUser(l, in.User)
@@ -200,8 +200,8 @@ func (d *Dashboard) linkForm(w http.ResponseWriter, r *request, status int, v li
 	return d.show(w, r, status, "link", &frame{Frame: web.Frame{Title: title, Secret: true}, Body: v})
 }
 
-// workspaceName returns the name of a workspace for its members; "" when it has none or the ledger does not answer,
-// because an invitation can be accepted without it.
+// workspaceName returns the name of a workspace for its members. It returns "" if there is none or if the ledger does
+// not answer, because an invitation can be accepted without the name.
 func workspaceName(book ledger.Book, r *request, id uuid.UUID) string {
 	members, err := book.Members(strangers(r), id)
 	if err != nil || len(members) == 0 {
@@ -281,7 +281,7 @@ func joinNow(d *Dashboard, w http.ResponseWriter, r *request, link signin.Token)
 	}
 }
 
-// passwordProblem says what is wrong with a new password; "" for other errors.
+// passwordProblem returns what is wrong with a new password, or "" for other errors.
 func passwordProblem(err error) string {
 	switch {
 	case errors.Is(err, signin.ErrShort):
@@ -296,7 +296,7 @@ func passwordProblem(err error) string {
 	return ""
 }
 
-// cleanName is a name in a form that the ledger accepts.
+// cleanName returns a name in a form that the ledger accepts.
 func cleanName(text string) string {
 	text = strings.TrimSpace(ledger.CleanName(text))
 	for len(text) > ledger.NameMax {

@@ -21,7 +21,7 @@ import (
 	"rollcall/ledger"
 )
 
-// signIn sends the form.
+// signIn sends the sign-in form.
 func (b *browser) signIn(email, password, next string) answer {
 	return b.post("/sign-in", "form", uuid.NewString(), "email", email, "password", password, "next", next)
 }
@@ -98,7 +98,7 @@ func TestNobodySignsInWithoutEncryption(t *testing.T) {
 func TestALinkIsShownOftenAndUsedOnce(t *testing.T) {
 	g := newRig(t)
 	link := "/link/" + string(g.invite("new@acme.test", g.workspace, ledger.Member))
-	for range 3 { // programs that look at links in advance
+	for range 3 { // as programs do that prefetch links
 		a := g.as["nobody"].get(link)
 		effort.FatalIf(t, a.Status != 200 || !strings.Contains(a.Body, "new@acme.test"), "%d", a.Status)
 	}
@@ -108,14 +108,15 @@ func TestALinkIsShownOftenAndUsedOnce(t *testing.T) {
 	first := g.as["nobody"].post(link, "form", form, "name", "Neo", "password", "a good new password")
 	second := g.as["nobody"].post(link, "form", form, "name", "Neo", "password", "a good new password")
 	if first.Status != 303 || second.Status != 303 || first.cookie() == "" || first.cookie() != second.cookie() {
-		t.Errorf("the form twice: %d %d, the same session: %v", first.Status, second.Status, first.cookie() == second.cookie())
+		t.Errorf("form twice: %d %d, the same session: %v", first.Status, second.Status, first.cookie() == second.cookie())
 	}
 	g.browser(first.cookie()).get(first.Header.Get("Location")).Is(t, 200, "led to", first.Header.Get("Location"))
 	g.as["nobody"].get(link).Says(t, 404, "can't be used", "afterwards")
 	g.as["nobody"].post(link, "form", uuid.NewString(), "password", "a good new password").Is(t, 404, "used again")
 }
 
-// TestAnInvitationPageTellsNothingAboutThePerson: whoever made the link sees the same page for everybody.
+// TestAnInvitationPageTellsNothingAboutThePerson: the page looks the same for every invited person, because the maker
+// of the link can open it.
 func TestAnInvitationPageTellsNothingAboutThePerson(t *testing.T) {
 	g, p := withProvider(t)
 	g.oidcUser(p, "s-1", "sso@acme.test")
@@ -156,7 +157,7 @@ func TestAnInvitationIsAcceptedInTheSessionOfWhoItIsFor(t *testing.T) {
 	}
 	effort.Is(t, viewer.post(link, "form", uuid.NewString(), "way", "session").Status, 303, "twice")
 	effort.Is(t, viewer.get("/w/"+g.other.String()+"/upload").Status, 200, "a member now")
-	// And / leads to the workspace that was shown last.
+	// The path / leads to the workspace that was shown last.
 	for _, w := range []uuid.UUID{g.other, g.workspace, g.other} {
 		shown := viewer.get("/w/" + w.String())
 		last := ""
@@ -204,7 +205,7 @@ func TestOnesOwnPageEndsSessionsAndChangesThePassword(t *testing.T) {
 
 func TestALinkOfADevelopersNodeSignsInWithoutAPassword(t *testing.T) {
 	g := newRig(t)
-	for _, workspace := range []uuid.UUID{g.workspace, g.workspace, g.other} { // in the other they have an account already
+	for _, workspace := range []uuid.UUID{g.workspace, g.workspace, g.other} { // g.other: the account exists already
 		token := effort.Must(signin.DevLink(context.Background(), g.book, workspace, "dev@rollcall.test"))(t)
 		path := "/link/" + string(token)
 		page := g.as["nobody"].get(path)
@@ -223,7 +224,7 @@ func TestALinkOfADevelopersNodeSignsInWithoutAPassword(t *testing.T) {
 	}
 }
 
-// anotherNode starts the pages of a second node, which shares the ledger and nothing else.
+// anotherNode starts the pages of a second node. The two nodes share only the ledger.
 func (g *rig) anotherNode() *rig {
 	g.t.Helper()
 	n := &rig{t: g.t, book: g.book, workspace: g.workspace}
@@ -238,8 +239,8 @@ func (g *rig) anotherNode() *rig {
 	return n
 }
 
-// TestWhatEndsAtOneNodeEndsAtTheOthers: another node has just let somebody in and remembers it. Five seconds later it does
-// not any more, whatever was ended and wherever.
+// TestWhatEndsAtOneNodeEndsAtTheOthers: another node has just admitted somebody and caches that. Five seconds later
+// it refuses, whatever was ended and at whichever node.
 func TestWhatEndsAtOneNodeEndsAtTheOthers(t *testing.T) {
 	g := newRig(t)
 	other := g.anotherNode()
@@ -254,7 +255,7 @@ func TestWhatEndsAtOneNodeEndsAtTheOthers(t *testing.T) {
 	form := func() string { return uuid.NewString() }
 	for name, c := range map[string]struct {
 		end  func(here *browser, u ledger.SignedIn) answer
-		path string // that the other node refuses then
+		path string // the path that the other node then refuses
 		want int
 	}{
 		"signed out": {func(here *browser, _ ledger.SignedIn) answer { return here.post("/sign-out") }, "/you", 303},
@@ -281,9 +282,8 @@ func TestWhatEndsAtOneNodeEndsAtTheOthers(t *testing.T) {
 	}
 }
 
-// TestNobodyActsOnWhatANodeBelieves: a session is believed for some seconds by the node that has just let it in.
-// Whoever was disabled, signed out, removed or given a lower role meanwhile changes nothing more, by any form at any
-// node.
+// TestNobodyActsOnWhatANodeBelieves: a node caches for some seconds that a session is valid. If its user is disabled,
+// signed out, removed or gets a lower role in this time, no form at any node changes anything more.
 func TestNobodyActsOnWhatANodeBelieves(t *testing.T) {
 	effort.NotShort(t, "posts eighty forms")
 	effort.Unraced(t, "one call after the other")
@@ -291,7 +291,7 @@ func TestNobodyActsOnWhatANodeBelieves(t *testing.T) {
 	nodes, ctx := []*rig{g, g.anotherNode()}, ledger.WithActor(t.Context(), "operator")
 	endings := map[string]struct {
 		end            func(u ledger.User) error
-		inside, itself int // what forms of the workspace and of the user are answered
+		inside, itself int // status for forms of the workspace, and for forms of the user
 	}{
 		"disabled":     {func(u ledger.User) error { _, err := g.book.DisableUser(ctx, u.ID, true); return err }, 401, 401},
 		"signed out":   {func(u ledger.User) error { _, err := g.book.EndSessions(ctx, u.ID, ledger.Hash{}); return err }, 401, 401},
@@ -302,7 +302,7 @@ func TestNobodyActsOnWhatANodeBelieves(t *testing.T) {
 	for _, pattern := range dashboard.Patterns() {
 		inside := strings.HasPrefix(pattern, "POST /w/")
 		if !inside && !strings.HasPrefix(pattern, "POST /you/") || pattern == "POST /w/{ws}/verifications/{id}/results" {
-			continue // it needs no session, or reads
+			continue // this route needs no session, or changes nothing
 		}
 		for name, c := range endings {
 			want := c.itself

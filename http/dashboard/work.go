@@ -68,7 +68,7 @@ var singleStates = map[ledger.Status]web.State{
 	ledger.CompletedWithErrors: web.StateOf("completed, with an error", "!", "error", "The check is complete."),
 }
 
-// waitingOf distinguishes the two kinds of waiting.
+// waitingOf distinguishes waiting for credits from waiting for receivers.
 func waitingOf(v ledger.Verification) web.State {
 	if v.State() == ledger.WaitingCredits {
 		return web.StateOf("waiting for credits", "!", "warn", "There aren't enough credits. It continues by itself once there are.")
@@ -81,7 +81,7 @@ func waitingOf(v ledger.Verification) web.State {
 	return s
 }
 
-// answerOf says in a few words how far a verification of a file is, for the headline of its page.
+// answerOf describes in a few words how far the verification of a file is, for the headline of its page.
 func answerOf(v ledger.Verification, now time.Time) string {
 	done := v.Counts.Sum() - v.Counts.Cancelled
 	of := web.Thin(done) + " of " + web.Thin(v.Total)
@@ -109,19 +109,19 @@ type outcome struct {
 	Note    string // what it means
 	Count   int64
 	Credits int64
-	Offset  string // of its part of the strip, in percent
+	Offset  string // where its part of the strip begins, in percent
 	Width   string
 }
 
 var meanings = map[smtp.Outcome]string{
 	smtp.Valid:    "accepted by the receiver",
 	smtp.Invalid:  "refused by the receiver, or the domain takes no mail",
-	smtp.CatchAll: "risky: accepted, but that proves nothing",
+	smtp.CatchAll: "risky: the receiver accepts every address",
 	smtp.Unknown:  "we couldn't find out; free",
 	smtp.Error:    "something about this address failed",
 }
 
-// outcomesOf returns the counts of all outcomes in order, also zeros.
+// outcomesOf returns the counts of all outcomes in order, including zeros.
 func outcomesOf(v ledger.Verification) []outcome {
 	counts := map[smtp.Outcome]int64{smtp.Valid: v.Counts.Valid, smtp.Invalid: v.Counts.Invalid,
 		smtp.CatchAll: v.Counts.CatchAll, smtp.Unknown: v.Counts.Unknown, smtp.Error: v.Counts.Error}
@@ -139,7 +139,7 @@ func outcomesOf(v ledger.Verification) []outcome {
 	return all
 }
 
-// failureText is why a file was refused, with the row of its defect.
+// failureText returns why a file was refused, with the row of its defect.
 func failureText(i *ledger.Issue) string {
 	text := strings.TrimSuffix(strings.TrimSpace(i.Message), ".") + "."
 	if i.Row > 0 {
@@ -149,10 +149,11 @@ func failureText(i *ledger.Issue) string {
 }
 
 const (
-	// waitTime bounds how long a page waits for the nodes' answer about waits; the page can do without it.
+	// waitTime bounds how long a page waits for the nodes' answer about waits, because the page can do without it.
 	waitTime = time.Second
 
-	// waitsBelieved is how long an answer is cached for all pages: as long as the fastest page's interval.
+	// waitsBelieved is how long an answer is cached for all pages: as long as the shortest refresh interval of a
+	// page.
 	waitsBelieved = 2 * time.Second
 
 	// waitsMax bounds the cached answers, some 1 kB each. At the bound the least recently used is dropped.
@@ -180,13 +181,13 @@ func newWaitsCache(o Options) *waitsCache {
 	return c
 }
 
-// get returns what the open addresses of a verification wait for; none when there is no answer in time.
+// get returns what the open addresses of a verification wait for, or nothing if there is no answer in time.
 func (c *waitsCache) get(ctx context.Context, id uuid.UUID) []waitLine {
 	if a, known := c.kept.Get(id); known && c.now().Before(a.until) {
 		return a.lines
 	}
 	answer := c.asking.DoChan(id.String(), func() (any, error) {
-		return c.find(context.WithoutCancel(ctx), id), nil // others may wait for it after this page is gone
+		return c.find(context.WithoutCancel(ctx), id), nil // other pages may wait for it when this one is gone
 	})
 	select {
 	case a := <-answer:
@@ -197,7 +198,7 @@ func (c *waitsCache) get(ctx context.Context, id uuid.UUID) []waitLine {
 	return nil
 }
 
-// find asks the nodes. A missing answer is cached as long as an answer.
+// find asks the nodes. If there is no answer, that is cached as long as an answer.
 func (c *waitsCache) find(ctx context.Context, id uuid.UUID) (lines []waitLine) {
 	ctx, cancel := context.WithTimeout(ctx, waitTime)
 	defer cancel()
@@ -213,7 +214,7 @@ func (c *waitsCache) find(ctx context.Context, id uuid.UUID) (lines []waitLine) 
 	return lines
 }
 
-// waits returns what the open addresses of a verification wait for; none without an answer in time.
+// waits returns what the open addresses of a verification wait for, or nothing if there is no answer in time.
 func (d *Dashboard) waits(ctx context.Context, v ledger.Verification) []waitLine {
 	if v.Status != ledger.Verifying && v.State() != ledger.WaitingReceivers {
 		return nil
@@ -226,7 +227,7 @@ const waitsShown = 4
 type waitLine struct {
 	Addresses int64
 	Words     string
-	Next      string // when the first of them goes on; "": unknown, or now
+	Next      string // when the first of them is asked again; "": unknown, or now
 }
 
 func linesOf(waits []inspect.Wait, now time.Time) []waitLine {
@@ -249,8 +250,8 @@ func linesOf(waits []inspect.Wait, now time.Time) []waitLine {
 	return lines
 }
 
-// deferred says why a receiver's addresses are asked again, by the reason of the last reply. The usual sentences of
-// reasons don't fit here, because they describe final results.
+// deferred describes why a receiver's addresses are asked again, by the reason of the last reply. The usual sentences
+// for reasons don't fit here, because they describe final results.
 var deferred = map[string]string{
 	smtp.MailboxFull.String():         "says that mailboxes are full at the moment",
 	smtp.MailboxBusy.String():         "says that mailboxes receive too much mail at the moment",

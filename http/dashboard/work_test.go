@@ -25,7 +25,7 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// waits answers what the open addresses of a verification wait for, as the test has said.
+// waits returns what the open addresses of a verification wait for, as the test has set it.
 func (g *rig) waits(_ context.Context, id string) (inspect.Verification, error) {
 	if found, ok := g.waiting[id]; ok {
 		return found, nil
@@ -45,7 +45,7 @@ func TestACheckOfOneAddressIsMadeOnce(t *testing.T) {
 	if page := member.get(at); page.Status != 200 || !strings.Contains(page.Body, "anna@acme.test") {
 		t.Errorf("%d %s", page.Status, page.Body)
 	} else if strings.Contains(page.Body, "/results.csv") || strings.Contains(page.Body, "Size") {
-		t.Errorf("the page of one address shows what belongs to a file: %s", page.Body)
+		t.Errorf("the page of one address shows something about a file: %s", page.Body)
 	}
 	member.post(g.path("/check"), "form", form, "address", "ben@acme.test").Is(t, 409, "the form with another address")
 	for _, bad := range []string{"", "anna", "a@b@c", `<script>@x`, "a b@acme.test"} {
@@ -56,7 +56,7 @@ func TestACheckOfOneAddressIsMadeOnce(t *testing.T) {
 	effort.Is(t, member.post(g.path("/check"), "address", "anna@acme.test").Status, 422, "without the id of the form")
 }
 
-// judged makes a verification in which a settlement of outcomes came with their evidence.
+// judged makes a verification with a settlement of outcomes and their evidence.
 func (g *rig) judged(results []ledger.Result, cases map[int64]evidence.Case) ledger.Verification {
 	g.t.Helper()
 	g.verification("list.csv", int64(len(results)))
@@ -103,7 +103,7 @@ func TestTheTalkAboutAnAddressIsShown(t *testing.T) {
 		Is(t, 404, "through another workspace")
 }
 
-// TestOneSettlementIsRead: the page of an address reads at most the settlement that its URL names.
+// TestOneSettlementIsRead: for an address's page, at most the settlement in the URL is read.
 func TestOneSettlementIsRead(t *testing.T) {
 	g := newRig(t)
 	v := g.verification("list.csv", 5)
@@ -191,7 +191,7 @@ func TestTheNewestResultsStandOnTheirPage(t *testing.T) {
 	effort.ErrorIf(t, a.Status != 410 || !strings.Contains(a.Body, "The counts stay"), "erased results: %d", a.Status)
 }
 
-// TestReasonsAreGoneWithTheResults also when they were read before.
+// TestReasonsAreGoneWithTheResults: also if they were read and cached before.
 func TestReasonsAreGoneWithTheResults(t *testing.T) {
 	g := newRig(t)
 	v := g.verification("list.csv", 1, result(0, "anna@acme.test", smtp.Valid, smtp.MailboxExists))
@@ -222,7 +222,8 @@ func (b *slowBook) Breakdown(context.Context, uuid.UUID, uuid.UUID) (ledger.Brea
 	return ledger.Breakdown{AtLeast: true}, nil
 }
 
-// TestReasonsAreReadOnceForManyAtOnce: concurrent readers of one file share a read. Another file does not wait for it.
+// TestReasonsAreReadOnceForManyAtOnce: simultaneous readers of one file share a read. Readers of another file do not
+// wait for it.
 func TestReasonsAreReadOnceForManyAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -279,11 +280,11 @@ func TestTheListSaysWhatCreditsAreMissing(t *testing.T) {
 	effort.Lacks(t, viewer.get(g.path("")).Body, "waiting for credits", "nothing waits, and the list says so")
 	g.verification("huge.csv", 900_000_000)
 	if a := viewer.get(g.path("")); !strings.Contains(a.Body, "A verification is waiting for credits. It needs 900\u202f000\u202f000 credits; available: ") {
-		t.Errorf("the list does not say what is missing: %s", a.Body)
+		t.Errorf("the list does not say how many credits are missing: %s", a.Body)
 	}
 	g.verification("more.csv", 100_000_000)
 	if a := viewer.get(g.path("")); !strings.Contains(a.Body, "2 verifications are waiting for credits. They need 1\u202f000\u202f000\u202f000 credits; available: ") {
-		t.Errorf("the list does not add up what is missing: %s", a.Body)
+		t.Errorf("the list does not add up the missing credits: %s", a.Body)
 	}
 }
 
@@ -315,7 +316,7 @@ func TestTheExampleCanBeUploaded(t *testing.T) {
 		strings.Count(a.Body, "@example.") != 3 || !strings.HasPrefix(a.Body, "email\n"), "%v %q", a.Header, a.Body)
 }
 
-// nodes count how often they are asked, and answer one line when they are let.
+// nodes count how often they are asked, and answer one line when the test allows it.
 type nodes struct {
 	asked atomic.Int64
 	let   chan struct{} // closed: they answer at once
@@ -328,7 +329,7 @@ func (n *nodes) waits(context.Context, string) (inspect.Verification, error) {
 	return inspect.Verification{Waits: []inspect.Wait{{Addresses: 1, For: inspect.ForRoute}}}, n.err
 }
 
-// In a bubble time passes when everybody waits.
+// TestNodesAreAskedOnceForAllPagesOfAVerification: in a bubble time passes when all goroutines wait.
 func TestNodesAreAskedOnceForAllPagesOfAVerification(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &nodes{let: make(chan struct{})}
@@ -357,7 +358,7 @@ func TestNodesAreAskedOnceForAllPagesOfAVerification(t *testing.T) {
 		get(t.Context(), uuid.New())
 		effort.ErrorIf(t, n.asked.Load() != 3, "another verification: asked %d times", n.asked.Load())
 		n.err = errors.New("nobody answers")
-		for range 2 { // no answer is believed as long as one
+		for range 2 { // a missing answer is cached as long as an answer
 			if lines := get(t.Context(), uuid.UUID{1}); lines != 0 || n.asked.Load() != 4 {
 				t.Errorf("%d lines of nobody, asked %d times", lines, n.asked.Load())
 			}
@@ -384,14 +385,14 @@ func TestASlowNodeHoldsNoPageLongerThanASecond(t *testing.T) {
 	})
 }
 
-// settle settles more results of the verification that was made last.
+// settle settles more results of the newest verification.
 func (g *rig) settle(number int64, results ...ledger.Result) {
 	g.t.Helper()
 	effort.Must(g.book.Settle(g.t.Context(), ledger.Settlement{Lease: g.held, Number: number, Results: results}))(g.t)
 }
 
-// The balance comes with the part when the verification has moved credits, and costs a question to the ledger only
-// then.
+// TestThePartBringsTheBalanceWhenCreditsWereMoved: if the verification has moved credits, the part contains the
+// balance. Only then the ledger is asked for it.
 func TestThePartBringsTheBalanceWhenCreditsWereMoved(t *testing.T) {
 	g := newRig(t)
 	v := g.verification("list.csv", 9, result(0, "a@x.test", smtp.Valid, smtp.MailboxExists))
@@ -418,7 +419,7 @@ func TestThePartBringsTheBalanceWhenCreditsWereMoved(t *testing.T) {
 	asked(1, "992")
 	asked(0, "")
 	effort.Must(g.book.Cancel(t.Context(), g.workspace, v.ID))(t)
-	asked(0, "") // it is being cancelled: the part is another, no credit has moved
+	asked(0, "") // being cancelled changes the part but moves no credit
 	effort.Must(g.book.FinishCancel(t.Context(), g.held))(t)
 	balance := effort.Must(g.book.Store.Balance(t.Context(), g.workspace))(t)
 	effort.MustBe(t, balance.Held, 0)
@@ -426,8 +427,8 @@ func TestThePartBringsTheBalanceWhenCreditsWereMoved(t *testing.T) {
 	asked(0, "")
 }
 
-// TestEverythingAPartShowsIsInItsKey: a key is of the part's JSON, so nothing that a template sees may be left out of
-// that.
+// TestEverythingAPartShowsIsInItsKey: a key is made from the part's JSON, so the JSON must contain everything that a
+// template sees.
 func TestEverythingAPartShowsIsInItsKey(t *testing.T) {
 	t.Parallel()
 	var look func(of reflect.Type)
@@ -446,7 +447,8 @@ func TestEverythingAPartShowsIsInItsKey(t *testing.T) {
 	look(reflect.TypeFor[dashboard.LiveView]())
 }
 
-// TestOneUserSlowsNobodyElsesPages: whoever asks too much is told to wait. Pages of others ask as often as before.
+// TestOneUserSlowsNobodyElsesPages: a user who sends too many requests must wait. The pages of others are not
+// affected.
 func TestOneUserSlowsNobodyElsesPages(t *testing.T) {
 	g := newRigWith(t, func(*dashboard.Options) {}, func(l *httpd.Limits) { l.Pages = httpd.DefaultLimits().Pages })
 	path := g.path("/verifications/" + g.verification("list.csv", 9).ID.String() + "/live")
@@ -487,7 +489,8 @@ func TestPartsAskAgainAsTheirStateSays(t *testing.T) {
 	}
 }
 
-// A part that was not made because nothing has changed is the same as one that was.
+// TestAPartIsMadeAgainOnlyWhenItShowsSomethingElse: a part that is reused because nothing changed equals a part made
+// again.
 func TestAPartIsMadeAgainOnlyWhenItShowsSomethingElse(t *testing.T) {
 	g := newRig(t)
 	v := g.verification("list.csv", 9, result(0, "a@x.test", smtp.Valid, smtp.MailboxExists))

@@ -23,7 +23,7 @@ type youView struct {
 	Colours     string
 	Codes       bool   // are on
 	CodesLeft   int    // of one use
-	Asked       bool   // to turn on codes, as an owner
+	Asked       bool   // the page asks the user, an owner, to turn on codes
 	Provider    string // its name; "": no provider
 	Bound       bool   // to it
 	Form        string // the id of the form that makes recovery codes
@@ -96,7 +96,7 @@ func changePassword(d *Dashboard, w http.ResponseWriter, r *request) error {
 	return d.showYou(w, r, status, youView{Problem: problem})
 }
 
-// endSessions answers POST /you/sessions: it ends one of them, or all but this one.
+// endSessions answers POST /you/sessions: it ends one of the user's sessions, or all but this one.
 func endSessions(d *Dashboard, w http.ResponseWriter, r *request) error {
 	if r.PostFormValue("all") != "" {
 		if err := d.signin.EndOthers(strangers(r), r.in.User, r.in.Session.ID); err != nil {
@@ -119,7 +119,8 @@ func setColours(d *Dashboard, w http.ResponseWriter, r *request) error {
 	return nil
 }
 
-// browserNames are the names of common browsers in User-Agents; the first match wins, because most contain others, too.
+// browserNames are the names of common browsers in User-Agents. The first match wins, because most User-Agents also
+// contain other names.
 var browserNames = []struct{ mark, name string }{
 	{"Edg/", "Edge"}, {"OPR/", "Opera"}, {"Firefox/", "Firefox"}, {"HeadlessChrome/", "Chrome without a window"},
 	{"Chrome/", "Chrome"}, {"Safari/", "Safari"}, {"curl/", "curl"},
@@ -149,7 +150,7 @@ func browserName(agent string) string {
 	return name + system
 }
 
-// codeView is the second page of signing in, which asks for a code.
+// codeView is the second page of signing in. It asks for a code.
 type codeView struct {
 	Step, Next string
 	Problem    string
@@ -196,7 +197,7 @@ func (d *Dashboard) setupCodes(w http.ResponseWriter, r *request, status int, fo
 	v := codesView{Setup: d.signin.SetupCodes(r.in.User, form), Problem: problem}
 	var err error
 	if v.Width, v.Path, err = signin.QRPicture(v.Setup.URI); err != nil {
-		d.log.Warn("no QR code", "request", r.page.ID, "err", err) // the secret stands there as text
+		d.log.Warn("no QR code", "request", r.page.ID, "err", err) // the page also shows the secret as text
 	}
 	return d.show(w, r, status, "codes", titled("Two-step sign-in", "you", v))
 }
@@ -223,7 +224,7 @@ func codesOn(d *Dashboard, w http.ResponseWriter, r *request) error {
 	}
 }
 
-// codesOff answers POST /you/codes/off. If codes are off already nothing changes.
+// codesOff answers POST /you/codes/off. If codes are off already, nothing changes.
 func codesOff(d *Dashboard, w http.ResponseWriter, r *request) error {
 	err := d.signin.CodesOff(strangers(r), r.in, r.PostFormValue("password"), r.PostFormValue("code"), browserOf(r))
 	if err == nil {
@@ -232,7 +233,7 @@ func codesOff(d *Dashboard, w http.ResponseWriter, r *request) error {
 	return notProved(d, w, r, "switch codes off", err)
 }
 
-// notProved shows, on the user's own page, why their sign-in was not changed.
+// notProved shows, on the user's own page, why the way of signing in was not changed.
 func notProved(d *Dashboard, w http.ResponseWriter, r *request, step string, err error) error {
 	status, problem := d.codeProblem(w, err)
 	if problem == "" {
@@ -264,7 +265,7 @@ func renewRecovery(d *Dashboard, w http.ResponseWriter, r *request) error {
 	}
 }
 
-// savedRecovery answers POST /you/codes/saved: whether a typed recovery code is right. It uses up none.
+// savedRecovery answers POST /you/codes/saved: it checks a typed recovery code without using it up.
 func savedRecovery(d *Dashboard, w http.ResponseWriter, r *request) error {
 	if !signin.IsRecovery(d.signin, r.in.User, r.PostFormValue("code")) {
 		return d.show(w, r, http.StatusUnprocessableEntity, "codes", titled("Have you saved them?", "you",
@@ -274,7 +275,7 @@ func savedRecovery(d *Dashboard, w http.ResponseWriter, r *request) error {
 	return seeOther(w, r, "/you?done=saved")
 }
 
-// codeProblem says what is wrong with the user's password or code; "" for other errors.
+// codeProblem returns what is wrong with the user's password or code, or "" for other errors.
 func (d *Dashboard) codeProblem(w http.ResponseWriter, err error) (int, string) {
 	switch status, problem := d.signInProblem(w, err); {
 	case errors.Is(err, signin.ErrWrong):

@@ -128,8 +128,8 @@ func WriteBody(ctx *fasthttp.RequestCtx, status int, body []byte) {
 	ctx.Response.SetBodyRaw(body)
 }
 
-// RequestID returns the id of this request, made at first use and sent as X-Request-Id. It names a request in our logs
-// and is no secret, so a fast generator suffices.
+// RequestID returns the id of this request, which is made at first use and sent as X-Request-Id. It names a request
+// in our logs and is no secret, so a fast generator suffices.
 func RequestID(ctx *fasthttp.RequestCtx) string {
 	if id := ctx.Response.Header.Peek(HeaderRequestID); len(id) > 0 {
 		return string(id)
@@ -146,8 +146,8 @@ func RequestID(ctx *fasthttp.RequestCtx) string {
 	return s
 }
 
-// Jitter is a number of seconds from least to least+spread, so that many clients refused at the same time do not come
-// back at the same time.
+// Jitter returns a number of seconds from least to least+spread, so that many clients that were refused together do
+// not come back together.
 func Jitter(least, spread int) int { return least + rand.IntN(spread+1) }
 
 // RefusalText is the whole answer to a refused connection.
@@ -172,7 +172,7 @@ func NewOrigins(list []string) Origins {
 }
 
 // Allow lets a page of a listed origin read the answer and the exposed headers, and reports whether it did. also
-// reports whether an unlisted origin may, too; nil: none may.
+// reports whether an unlisted origin may do that too; if it is nil, none may.
 func (o Origins) Allow(ctx *fasthttp.RequestCtx, exposed string, also func(origin string) bool) bool {
 	values := ctx.Request.Header.PeekAll(fasthttp.HeaderOrigin)
 	if len(values) != 1 || !o[string(values[0])] && (also == nil || !also(string(values[0]))) {

@@ -34,27 +34,27 @@ var Classes = [...]string{"", "1xx", "2xx", "3xx", "4xx", "5xx"}
 
 // The reasons why a connection is refused.
 const (
-	NoShare = "share" // its network address already has as many places as are free
+	NoShare = "share" // its network address already has as many places as are still free
 	NoPlace = "full"  // none is free
 )
 
-// ErrCrowded ends a connection whose client, named by its proxy, has too many.
+// ErrCrowded ends a connection because its client, which its proxy named, has too many connections.
 var ErrCrowded = errors.New("listen: this network address has too many connections")
 
 // Options are the options of a listener for its connections.
 type Options struct {
 	Max     int                        // places for connections
-	Trusted Trusted                    // proxies whose PROXY headers are believed; their connections count for clients
+	Trusted Trusted                    // proxies whose PROXY headers are believed; their connections count for the clients
 	TLS     *tls.Config                // nil: connections are not encrypted
-	Stall   time.Duration              // bound of one write; 0: the server above bounds it
-	Linger  time.Duration              // how long a connection is drained after an early answer
+	Stall   time.Duration              // bound of one write; 0: the server sets it
+	Linger  time.Duration              // how long data is read and dropped after an early answer
 	Drain   int64                      // how many bytes of it
 	Answer  func(reason string) string // complete answer to a refused connection
 	Metrics *Metrics
 }
 
-// Listener gives its places to connections by quota: a network address may hold no more places than are still free.
-// Connections of trusted proxies count for the client's address once it is known, and not at all until then. Refused
+// Listener gives its places to connections by quota: a network address may hold no more places than are still free. A
+// trusted proxy's connection counts for its client once the client is known, and for nobody before. Refused
 // connections get a short answer, unless there are too many of them.
 type Listener struct {
 	net.Listener
@@ -63,8 +63,8 @@ type Listener struct {
 
 	mu      sync.Mutex
 	open    map[*Conn]struct{}  // guarded by mu
-	places  *quota.Pool[string] // by address; proxied is that of the proxies
-	answers *quota.Pool[string] // of refused connections
+	places  *quota.Pool[string] // by address; proxies have the key proxied
+	answers *quota.Pool[string] // places for answers to refused connections
 }
 
 // proxied is the key for connections of proxies, which have no quota.
@@ -106,7 +106,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// admit gives a connection a place, or returns the reason of the refusal and whether to answer it.
+// admit gives a connection a place. If it refuses one, it returns the reason, and whether to answer the connection.
 func (l *Listener) admit(c *Conn) (reason string, answered bool) {
 	address := l.addressOf(c.Conn)
 	l.mu.Lock()
@@ -143,8 +143,8 @@ func (l *Listener) take(address string) (reason string) {
 	return NoPlace
 }
 
-// addressOf returns the address that a connection counts for: proxied for a proxy's connection, because it brings many
-// clients.
+// addressOf returns the address for which a connection counts. For a proxy's connection it returns proxied, because
+// the proxy brings many clients.
 func (l *Listener) addressOf(c net.Conn) string {
 	a := IPOf(c.RemoteAddr())
 	if l.options.Trusted.Contains(a) {
@@ -153,7 +153,7 @@ func (l *Listener) addressOf(c net.Conn) string {
 	return NetworkOf(a)
 }
 
-// proxyConn finds the connection that reads PROXY headers; nil when there is none.
+// proxyConn finds the connection that reads PROXY headers, or returns nil.
 func proxyConn(c net.Conn) *proxiedConn {
 	if encrypted, ok := c.(*tls.Conn); ok {
 		c = encrypted.NetConn()
@@ -162,7 +162,7 @@ func proxyConn(c net.Conn) *proxiedConn {
 	return below
 }
 
-// known counts a connection for the client named by its proxy; ErrCrowded when that client has too many.
+// known counts a connection for the client that its proxy named. ErrCrowded: that client has too many connections.
 func (l *Listener) known(c *Conn) error {
 	address := l.addressOf(c.Conn)
 	l.mu.Lock()
@@ -180,7 +180,7 @@ func (l *Listener) known(c *Conn) error {
 	return nil
 }
 
-// forget gives a connection's place back; the second time it does nothing.
+// forget gives a connection's place back. A second call does nothing.
 func (l *Listener) forget(c *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -191,7 +191,7 @@ func (l *Listener) forget(c *Conn) {
 	}
 }
 
-// Wait returns when every connection is closed; when ctx ends it cuts the open ones.
+// Wait returns when every connection is closed. If ctx ends first, it cuts the open ones.
 func (l *Listener) Wait(ctx context.Context) {
 	closed := make(chan struct{})
 	go func() { l.alive.Wait(); close(closed) }()
@@ -221,7 +221,7 @@ func (l *Listener) CutBusy() {
 	})
 }
 
-// Interrupt ends every present wait for bytes.
+// Interrupt ends every wait for bytes that is in progress.
 func (l *Listener) Interrupt() {
 	l.each(func(c *Conn) { _ = c.SetReadDeadline(time.Now()) })
 }
@@ -235,19 +235,19 @@ func (l *Listener) each(do func(*Conn)) {
 	}
 }
 
-// Conn is a connection that can be cut from another goroutine. After an answer before the end of the request's body it
-// is drained before it closes.
+// Conn is a connection that can be cut from another goroutine. If it was answered before the end of the request's
+// body, it reads and drops data for a while before it closes.
 type Conn struct {
 	net.Conn
 	listener *Listener
 	address  string              // guarded by the listener's mu
 	places   *quota.Pool[string] // where it counts
 	early    atomic.Bool         // an answer was given before the body's last byte
-	heard    atomic.Bool         // it has sent something
+	heard    atomic.Bool         // the client has sent something
 	closed   atomic.Bool
 }
 
-// Read notes that the client has sent something.
+// Read also notes that the client has sent something.
 func (c *Conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 && !c.heard.Load() {
@@ -256,7 +256,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write writes within the listener's bound for a stall.
+// Write writes, and fails if that takes longer than the listener's bound.
 func (c *Conn) Write(b []byte) (int, error) {
 	if c.listener.options.Stall > 0 {
 		if err := c.Conn.SetWriteDeadline(time.Now().Add(c.listener.options.Stall)); err != nil {
@@ -266,9 +266,9 @@ func (c *Conn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Close closes the connection. After an early answer it first closes the sending side and reads for a moment what the
-// client still sends: closing with unread bytes would reset the connection, and the client could lose the answer (RFC
-// 9112 §9.6).
+// Close closes the connection. After an early answer it first closes the sending side, and then reads for a moment
+// what the client still sends. Closing with unread bytes would reset the connection, and the client could lose the
+// answer (RFC 9112 §9.6).
 func (c *Conn) Close() error {
 	if !c.closed.CompareAndSwap(false, true) {
 		return net.ErrClosed
@@ -281,7 +281,7 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Cut ends the connection at once, even while it is drained. Pending reads and writes get an error.
+// Cut ends the connection at once, even while Close still reads. Pending reads and writes get an error.
 func (c *Conn) Cut() {
 	c.closed.Store(true)
 	_ = c.Conn.Close()
@@ -295,14 +295,14 @@ func (c *Conn) refuse(reason string) {
 	_ = c.Close()
 }
 
-// ConnOf is the connection below a request.
+// ConnOf returns the connection of a request.
 func ConnOf(ctx *fasthttp.RequestCtx) *Conn {
 	c, _ := ctx.Conn().(*Conn)
 	return c
 }
 
-// CloseAfter ends the connection gently after this answer. Every answer before the end of the body needs it: otherwise
-// the remaining body would be read as the next request.
+// CloseAfter ends the connection gently after this answer. Every answer before the end of the body needs it, because
+// otherwise the rest of the body would be read as the next request.
 func CloseAfter(ctx *fasthttp.RequestCtx) {
 	ctx.SetConnectionClose()
 	if c := ConnOf(ctx); c != nil {
@@ -310,7 +310,7 @@ func CloseAfter(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// KeepOpen takes CloseAfter back: the whole body was read.
+// KeepOpen undoes CloseAfter, because the whole body was read.
 func KeepOpen(ctx *fasthttp.RequestCtx) {
 	if c := ConnOf(ctx); c != nil {
 		c.early.Store(false)
@@ -359,16 +359,16 @@ func NewMetrics(to prometheus.Registerer, prefix, name string) *Metrics {
 
 func (m *Metrics) proxyRefused(reason string) { m.headers.WithLabelValues(reason).Inc() }
 
-// FramingMark is a header that this package adds to a request with a Transfer-Encoding or with a folded line. A client
-// that sends it itself is refused in the same way.
+// FramingMark is a header that this package adds to a request with a Transfer-Encoding or a folded line. A client
+// that sends this header itself is refused in the same way.
 const FramingMark = "X-Framing-Refused"
 
 // FoldedMark is the value of FramingMark for a folded line.
 const FoldedMark = "folded"
 
-// RefuseTransferEncoding prevents that a chunked body is read: the handler answers 411 and the connection ends, so the
-// body is never taken for a request (RFC 9112 §6.3, §11.2). It checks the raw lines, because the library silently drops
-// "identity".
+// RefuseTransferEncoding prevents reading a chunked body: the handler answers 411 and the connection ends, so that
+// the body is never taken for a request (RFC 9112 §6.3, §11.2). It checks the raw lines, because the library silently
+// drops "identity".
 func RefuseTransferEncoding(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	mark := ""
 	switch raw := h.RawHeaders(); {
@@ -407,7 +407,8 @@ func HasHeader(raw []byte, name string) bool {
 	return false
 }
 
-// FramingIssue says what is wrong with the framing of a request, and after how many seconds to repeat it; 0: never.
+// FramingIssue returns what is wrong with the framing of a request, and after how many seconds to repeat it; 0 means
+// never.
 func FramingIssue(err error) (code api.Code, retryAfter int) {
 	var small *fasthttp.ErrSmallBuffer
 	switch {
@@ -443,7 +444,7 @@ type Warning struct {
 	held int       // not logged since the last one; guarded by mu
 }
 
-// Write logs the warning, unless it was logged a moment ago; "more" counts the omitted ones.
+// Write logs the warning, unless it was logged a moment ago. "more" counts the omitted lines.
 func (c *Warning) Write(now time.Time, args ...any) {
 	c.mu.Lock()
 	if now.Before(c.next) {
@@ -457,10 +458,10 @@ func (c *Warning) Write(now time.Time, args ...any) {
 	c.Log.Log(context.Background(), slog.LevelWarn, c.Message, append(args, "more", held)...)
 }
 
-// Quiet logs fasthttp's own messages without their text, which may hold bytes of a client, at debug level.
+// Quiet logs fasthttp's own messages at debug level, without their text, which may contain bytes of a client.
 type Quiet struct{ Log *slog.Logger }
 
-// Printf drops the arguments: they may hold raw request bytes.
+// Printf drops the arguments, because they may contain raw request bytes.
 func (l Quiet) Printf(format string, _ ...any) {
 	l.Log.Debug("http library line", "format", strings.TrimSpace(format))
 }
@@ -477,11 +478,11 @@ type Pair struct {
 
 type loaded struct {
 	certificate tls.Certificate
-	from, to    time.Time // in which the whole chain is valid
+	from, to    time.Time // times between which the whole chain is valid
 }
 
-// LoadPair reads the files. It accepts an expired certificate, so that a node starts; see End. The error says which
-// file can't be used.
+// LoadPair reads the files. It accepts an expired certificate, so that a node can start; see End. The error names the
+// file that can't be used.
 func LoadPair(certFile, keyFile string) (*Pair, error) {
 	p := &Pair{certFile: certFile, keyFile: keyFile}
 	l, err := p.read()
@@ -527,7 +528,7 @@ func (p *Pair) read() (*loaded, error) {
 	return l, nil
 }
 
-// End is when the first certificate of the chain ends.
+// End returns when the first certificate of the chain ends.
 func (p *Pair) End() time.Time { return p.now.Load().to }
 
 // Config returns the settings of a listener: TLS 1.2 and later, HTTP/1.1, and the certificate in use when a client

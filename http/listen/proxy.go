@@ -16,8 +16,8 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// ErrProxyHeader: a connection begins with a PROXY header that is refused: of an untrusted peer, of version 1, or
-// malformed.
+// ErrProxyHeader: a connection begins with a PROXY header that is refused, because the peer is untrusted, or the
+// header is of version 1 or malformed.
 var ErrProxyHeader = errors.New("listen: the PROXY header is refused")
 
 // The reasons why a PROXY header is refused.
@@ -25,7 +25,7 @@ const (
 	proxyReasonUntrusted = "untrusted" // any header of an untrusted peer
 	proxyReasonVersion   = "version"   // version 1
 	proxyReasonMalformed = "malformed" // malformed as version 2 for TCP, or cut short
-	proxyReasonTimeout   = "timeout"   // it did not come within proxyHeaderTimeout
+	proxyReasonTimeout   = "timeout"   // not complete within proxyHeaderTimeout
 )
 
 var proxyReasons = []string{proxyReasonUntrusted, proxyReasonVersion, proxyReasonMalformed, proxyReasonTimeout}
@@ -45,16 +45,16 @@ type proxyListener struct {
 	timeout time.Duration
 }
 
-// behindProxies wraps a listener: a trusted peer may begin a connection with a PROXY protocol header of version 2 (the
-// text of HAProxy, 2020-03-05, section 2.2), and the connection then has the client's address. Other peers with such a
-// header get ErrProxyHeader at the first Read. Version 1 is not supported: it is text without a fixed length, and all
-// relevant proxies can write version 2. refused is called for each refused header, with one of the reasons; it must not
-// block.
+// behindProxies wraps a listener. A trusted peer may begin a connection with a PROXY protocol header of version 2
+// (the text of HAProxy, 2020-03-05, section 2.2); the connection then has the client's address. Other peers that send
+// such a header get ErrProxyHeader at the first Read. Version 1 is not supported: it is text without a fixed length,
+// and all relevant proxies can write version 2. refused is called with the reason for each refused header; it must
+// not block.
 func behindProxies(l net.Listener, trusted Trusted, refused func(reason string)) net.Listener {
 	return &proxyListener{Listener: l, trusted: trusted, refused: refused, timeout: proxyHeaderTimeout}
 }
 
-// Accept does not wait for a header: the connection's first Read does.
+// Accept does not wait for a header; the connection's first Read does.
 func (l *proxyListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -68,7 +68,7 @@ type proxiedConn struct {
 	net.Conn
 	listener *proxyListener
 	begun    bool
-	failed   error         // of reading the header; every Read returns it
+	failed   error         // error of reading the header; every Read returns it
 	head     *bufio.Reader // until its buffered bytes are used up
 	client   atomic.Pointer[net.TCPAddr]
 	onClient func() error
@@ -77,11 +77,11 @@ type proxiedConn struct {
 	deadline time.Time // guarded by mu; of reads, set by the owner
 }
 
-// OnClient sets f, which is called when a header has named the client, before any byte of the client is read. An error
-// of f ends the connection: every Read returns it. Call it before the first Read.
+// OnClient sets f, which is called when a header has named the client, before any byte of the client is read. If f
+// returns an error, the connection ends and every Read returns that error. Call OnClient before the first Read.
 func (c *proxiedConn) OnClient(f func() error) { c.onClient = f }
 
-// RemoteAddr is the client's address after the first Read found a header, otherwise the peer's.
+// RemoteAddr returns the client's address once the first Read has found a header, and otherwise the peer's.
 func (c *proxiedConn) RemoteAddr() net.Addr {
 	if a := c.client.Load(); a != nil {
 		return a
@@ -138,9 +138,9 @@ var (
 // begin checks the first bytes and reads a header, if there is one.
 func (c *proxiedConn) begin() error {
 	trusted := c.listener.trusted.Contains(IPOf(c.Conn.RemoteAddr()))
-	size := 16 // the least that the library takes
+	size := 16 // the smallest buffer that the library accepts
 	if trusted {
-		size = 256 // a header without large extensions
+		size = 256 // enough for a header without large extensions
 	}
 	c.head = bufio.NewReaderSize(c.Conn, size)
 	first, err := c.head.Peek(1)
@@ -161,7 +161,7 @@ func (c *proxiedConn) begin() error {
 	begins, err := c.beginsWith(signature)
 	switch {
 	case err != nil || !begins:
-		// the next reader reports what it is
+		// the next reader reports what the bytes are
 	case !trusted:
 		err = c.refuse(proxyReasonUntrusted, nil)
 	case first[0] == version1[0]:
@@ -180,7 +180,7 @@ func (c *proxiedConn) beginsWith(signature []byte) (bool, error) {
 	for i := range signature {
 		got, err := c.head.Peek(i + 1)
 		if len(got) <= i {
-			if i > 0 { // the next reader meets the error after the buffered bytes
+			if i > 0 { // the next reader gets the error after the buffered bytes
 				err = nil
 			}
 			return false, err
@@ -265,16 +265,16 @@ func ParseTrusted(texts []string) (Trusted, error) {
 	return t, nil
 }
 
-// Contains reports whether an address is that of a trusted proxy.
+// Contains reports whether an address belongs to a trusted proxy.
 func (t Trusted) Contains(a netip.Addr) bool {
 	a = plain(a)
 	return slices.ContainsFunc(t.networks, func(n netip.Prefix) bool { return n.Contains(a) })
 }
 
-// Client returns the address that a request comes from: that of the connection, unless it is a trusted proxy's. Then it
-// is the right-most address of the X-Forwarded-For lines, passed in order, that is not a trusted proxy's; the left-most
-// one when all are. At an unreadable part it stops with the last address read, because somebody untrusted wrote the
-// parts to the left.
+// Client returns the address that a request comes from. That is the connection's address, unless it belongs to a
+// trusted proxy. Then it is the right-most address in the X-Forwarded-For lines, passed in order, that is not a
+// trusted proxy's; if all are, the left-most one. At an unreadable part it stops with the last address read, because
+// somebody untrusted wrote everything to the left.
 func (t Trusted) Client(connected netip.Addr, forwarded [][]byte) netip.Addr {
 	client := plain(connected)
 	for i := len(forwarded) - 1; i >= 0; i-- {
@@ -312,7 +312,7 @@ func parseHop(text []byte) (netip.Addr, bool) {
 // plain returns the form for comparing addresses.
 func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
-// IPOf returns the IP address of an end of a TCP connection; the zero value for others.
+// IPOf returns the IP address of an end of a TCP connection, or the zero value for other connections.
 func IPOf(a net.Addr) netip.Addr {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -322,8 +322,8 @@ func IPOf(a net.Addr) netip.Addr {
 	return plain(ip)
 }
 
-// NetworkOf names the network address that limits count by: one IPv4 address, or one IPv6 /64, the usual size for one
-// customer line (RFC 6177).
+// NetworkOf returns the network address by which limits count: one IPv4 address, or one IPv6 /64, the usual size for
+// one customer line (RFC 6177).
 func NetworkOf(a netip.Addr) string {
 	if a = a.Unmap(); a.Is4() {
 		return string(a.AsSlice())

@@ -88,7 +88,7 @@ var (
 
 const request = "GET / HTTP/1.1\r\n\r\n"
 
-// begin sends pieces to a listener that trusts the sender or nobody, and reads to the end.
+// begin sends pieces to a listener that trusts the sender or nobody, and reads until the end.
 func begin(t *testing.T, trust bool, timeout time.Duration, pieces ...string) (text string, client net.Addr,
 	refused []string, err error) {
 	t.Helper()
@@ -175,7 +175,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoHeader: bytes that are no PROXY header reach the next reader unchanged.
+// TestWhatIsNoHeader: bytes that are not a PROXY header reach the next reader unchanged.
 func TestWhatIsNoHeader(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "P", "POST / HTTP/1.1\r\n", "PROXY", "PROXYING", "\r\n", "\r\n\r\nGET /",
@@ -188,7 +188,7 @@ func TestWhatIsNoHeader(t *testing.T) {
 	}
 }
 
-// TestHeaderInTime: half a header is not waited for as long as a request would be.
+// TestHeaderInTime: the wait for the rest of a header is shorter than for a request.
 func TestHeaderInTime(t *testing.T) {
 	t.Parallel()
 	_, _, refused, err := begin(t, true, 10*time.Millisecond, header(0x21, 0x11, four...)[:20])
@@ -196,7 +196,7 @@ func TestHeaderInTime(t *testing.T) {
 		refused[0] != proxyReasonTimeout, "refused %q, %v", refused, err)
 }
 
-// TestDeadlinesOfTheOwner hold while a header is read and after it.
+// TestDeadlinesOfTheOwner: the owner's deadlines hold while a header is read and after it.
 func TestDeadlinesOfTheOwner(t *testing.T) {
 	t.Parallel()
 	for _, head := range []string{"\r\n", header(0x21, 0x11, four...)} {
@@ -212,7 +212,7 @@ func TestDeadlinesOfTheOwner(t *testing.T) {
 	}
 }
 
-// sender is a connection that gives bytes in pieces of a size.
+// sender is a connection that delivers bytes in pieces of one size.
 type sender struct {
 	net.Conn
 	from *bytes.Reader
@@ -223,7 +223,7 @@ func (s *sender) Read(b []byte) (int, error)      { return s.from.Read(b[:min(s.
 func (s *sender) SetReadDeadline(time.Time) error { return nil }
 func (s *sender) RemoteAddr() net.Addr            { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
 
-// model reads a header as section 2.2 of the protocol's text has it, from the whole bytes.
+// model reads a header from the whole bytes, as section 2.2 of the protocol's text says.
 func model(data []byte) (client netip.Addr, rest []byte, ok bool) {
 	local := netip.MustParseAddr("127.0.0.1")
 	if bytes.HasPrefix(data, version1) {
@@ -285,7 +285,7 @@ func TestEveryCodeHasItsRow(t *testing.T) {
 	effort.Has(t, string(ctx.Response.Body()), "internal_error", "an unknown code")
 }
 
-// TestFramingIssues names what cannot be waited for in a test: a slow sender.
+// TestFramingIssues checks answers to causes that would take a test too long, such as a slow sender.
 func TestFramingIssues(t *testing.T) {
 	for _, c := range []struct {
 		err  error

@@ -17,13 +17,13 @@ import (
 
 const methods = "PUT, OPTIONS"
 
-// retryAfter is the wait, in seconds, after a storage fault or during a drain.
+// retryAfter is the Retry-After, in seconds, after a storage fault or during a drain.
 const retryAfter = 5
 
-// noRoomRetryAfter is the same while the disk of the ledger is nearly full.
+// noRoomRetryAfter is the Retry-After, in seconds, while the disk of the ledger is nearly full.
 const noRoomRetryAfter = 60
 
-// recovered serves one request and answers even after a panic.
+// recovered serves one request, and answers even after a panic.
 func (s *Server) recovered(ctx *fasthttp.RequestCtx) {
 	began := time.Now()
 	_, told := s.o.Tracer.Begin(s.root, tracing.Upload)
@@ -45,12 +45,12 @@ func (s *Server) recovered(ctx *fasthttp.RequestCtx) {
 	s.serve(ctx)
 }
 
-// serve answers in this order: framing, route, method, origin, then the session's own rules.
+// serve checks in this order: framing, route, method, origin, then the session's own rules.
 func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 	raw := ctx.Request.Header.RawHeaders()
 	folded, transfer := listen.HasFoldedLine(raw), listen.HasHeader(raw, fasthttp.HeaderTransferEncoding)
 	if folded || ctx.Request.Header.ContentLength() != 0 || transfer {
-		listen.CloseAfter(ctx) // taken back by receive, when it has read the last byte
+		listen.CloseAfter(ctx) // receive undoes this when it has read the last byte
 	}
 	ctx.Response.Header.Set(fasthttp.HeaderVary, fasthttp.HeaderOrigin)
 	// A page of another origin than the listed ones gets no CORS headers, so that the browser withholds the answer.
@@ -77,7 +77,8 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// call is the context of one ledger call for a request: it belongs to the upload's workspace, once that is known.
+// call returns the context of one ledger call for a request. It belongs to the upload's workspace, once that is
+// known.
 func (s *Server) call(ctx *fasthttp.RequestCtx) (context.Context, context.CancelFunc) {
 	workspace, known := ctx.UserValue(tenantOfRequest).(uuid.UUID)
 	if !known {
@@ -92,7 +93,7 @@ const tenantOfRequest = "tenant"
 // spanOfRequest is the key of a request's span among its user values.
 const spanOfRequest = "span"
 
-// spanOf is the span of a request; the zero Span when it is not traced.
+// spanOf returns the span of a request, or the zero Span if the request is not traced.
 func spanOf(ctx *fasthttp.RequestCtx) tracing.Span {
 	told, _ := ctx.UserValue(spanOfRequest).(tracing.Span)
 	return told
@@ -138,7 +139,7 @@ func (s *Server) framingError(ctx *fasthttp.RequestCtx, err error) {
 	s.o.Log.Debug("storage request unreadable", "request", listen.RequestID(ctx), "status", ctx.Response.StatusCode())
 }
 
-// headOf is the part of a request's head that Decide needs.
+// headOf returns the part of a request's head that Decide needs.
 func headOf(ctx *fasthttp.RequestCtx) Request {
 	h := &ctx.Request.Header
 	r := Request{

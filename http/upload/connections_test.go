@@ -26,8 +26,8 @@ import (
 	"rollcall/ledger/ledgertest"
 )
 
-// TestAnAddressHasNoMoreConnectionsThanAreFree also when connections are encrypted: of five places one address gets
-// three, the next one, and a third the last.
+// TestAnAddressHasNoMoreConnectionsThanAreFree: of five places one address gets three, another one, and a third
+// address the last. The same holds with TLS.
 func TestAnAddressHasNoMoreConnectionsThanAreFree(t *testing.T) {
 	t.Parallel()
 	certFile, keyFile, trusted := nettest.WriteCertificate(t, t.TempDir(), time.Now().Add(time.Hour))
@@ -80,7 +80,8 @@ func TestAnAddressHasNoMoreConnectionsThanAreFree(t *testing.T) {
 	}
 }
 
-// TestSilentConnectionsEnd: they end after the time for the first byte, even if they trickle bytes of a request's head.
+// TestSilentConnectionsEnd: silent connections end after the time for the first byte, even if they trickle bytes of a
+// request's head.
 func TestSilentConnectionsEnd(t *testing.T) {
 	t.Parallel()
 	r := newStorageRig(t, func(o *upload.Options) { o.FirstByteTimeout = 300 * time.Millisecond })
@@ -100,7 +101,8 @@ func TestSilentConnectionsEnd(t *testing.T) {
 	<-done
 }
 
-// TestAWorkspaceHasNoMoreUploadsThanAreFree: of four places one of weight 2 gets three; who comes new gets the last.
+// TestAWorkspaceHasNoMoreUploadsThanAreFree: of four places a workspace of weight 2 gets three; another workspace
+// gets the last.
 func TestAWorkspaceHasNoMoreUploadsThanAreFree(t *testing.T) {
 	t.Parallel()
 	const total = 100
@@ -155,7 +157,7 @@ func TestAWorkspaceHasNoMoreUploadsThanAreFree(t *testing.T) {
 	})
 }
 
-// TestStorageBehindAProxy takes a header of a trusted proxy, and refuses that of a stranger.
+// TestStorageBehindAProxy: a trusted proxy's header is accepted, and a stranger's refused.
 func TestStorageBehindAProxy(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -181,7 +183,7 @@ func TestStorageBehindAProxy(t *testing.T) {
 	}
 }
 
-// TestStorageTLS takes a file over TLS, and an early answer reaches its client.
+// TestStorageTLS: a file can be uploaded over TLS, and an early answer reaches its client.
 func TestStorageTLS(t *testing.T) {
 	t.Parallel()
 	certFile, keyFile, trusted := nettest.WriteCertificate(t, t.TempDir(), time.Now().Add(time.Hour))
@@ -200,8 +202,8 @@ func TestStorageTLS(t *testing.T) {
 	effort.Is(t, nettest.Ask(t, dial(), nobody).StatusCode, 404, "nobody's upload")
 }
 
-// TestWhatTheLedgerTakesNoMoreOf: if the ledger refuses a chunk for lack of room, the answer is to come again. If the
-// chunk leaves a gap, the answer has the end of the stored bytes. Bytes stored before stay.
+// TestWhatTheLedgerTakesNoMoreOf: if the ledger has no room for a chunk, the client has to come again. If the chunk
+// leaves a gap, the answer has the end of the stored bytes. Bytes stored before stay.
 func TestWhatTheLedgerTakesNoMoreOf(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
@@ -223,7 +225,8 @@ func TestWhatTheLedgerTakesNoMoreOf(t *testing.T) {
 }
 
 // TestEarlyAnswerNeverRunsTheBody hides a request in the body of every request that is answered before its last byte.
-// In stream mode fasthttp would run it, at some paddings; a second answer on the connection shows it.
+// With some lengths fasthttp in stream mode would run the hidden request; a second answer on the connection would
+// show that.
 func TestEarlyAnswerNeverRunsTheBody(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
@@ -291,7 +294,8 @@ func TestEarlyAnswerNeverRunsTheBody(t *testing.T) {
 	}
 }
 
-// TestUnreadableRequestIsRefused sends what is no HTTP request, with a key in it; the rig sees that the log has none.
+// TestUnreadableRequestIsRefused sends bytes that are no HTTP request and contain a key; the rig checks that the key
+// is not in the log.
 func TestUnreadableRequestIsRefused(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
@@ -320,7 +324,7 @@ func TestUnreadableRequestIsRefused(t *testing.T) {
 	}
 }
 
-// options are those of another listener over the same ledger.
+// options returns the options of another listener over the same ledger.
 func (r *storageRig) options() upload.Options {
 	o := upload.DefaultOptions()
 	o.Listen, o.Book, o.Tokens = "127.0.0.1:0", r.book, r.tokens
@@ -353,8 +357,8 @@ func TestUsedPortIsSaid(t *testing.T) {
 	effort.ErrorIf(t, !errors.As(err, &op), "start on a used port: %v", err)
 }
 
-// TestAnUploadEndsWithItsUser: somebody begins an upload at one node, and what ends for them elsewhere ends the
-// upload at the other node too.
+// TestAnUploadEndsWithItsUser: somebody begins an upload at one node and then loses the right at another node. The
+// upload ends at the first node too.
 func TestAnUploadEndsWithItsUser(t *testing.T) {
 	t.Parallel()
 	r := newStorageRig(t, nil)
@@ -405,8 +409,8 @@ func (c *rawConn) begin(path string, total int, sent string) {
 	}, sent)
 }
 
-// TestCutConnectionKeepsWhatArrived ends a body early in every way a client
-// can, at places around the chunk's edge. fasthttp shows each as a clean end.
+// TestCutConnectionKeepsWhatArrived ends a body early in every way that a client can, at places around the chunk's
+// edge. To the program each looks like a clean end.
 func TestCutConnectionKeepsWhatArrived(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
@@ -438,7 +442,7 @@ func TestCutConnectionKeepsWhatArrived(t *testing.T) {
 	}
 }
 
-// TestStalledClientIsCut has a client that stops lose its connection but not the session.
+// TestStalledClientIsCut: a client that stops sending loses its connection but not the session.
 func TestStalledClientIsCut(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, func(o *upload.Options) {
@@ -461,7 +465,7 @@ func TestStalledClientIsCut(t *testing.T) {
 	})
 }
 
-// TestFencedWriterOfAnotherNodeIsCut has the newer writer come in through the ledger alone, as from another node.
+// TestFencedWriterOfAnotherNodeIsCut: the newer writer comes only through the ledger, as from another node.
 func TestFencedWriterOfAnotherNodeIsCut(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
@@ -478,7 +482,8 @@ func TestFencedWriterOfAnotherNodeIsCut(t *testing.T) {
 	effort.Is(t, rig.durable(id), upload.ChunkBytes, "durable")
 }
 
-// TestNothingIsConfirmedBeforeItIsDurable holds the ledger's last write and sees that no answer comes; then it lets go.
+// TestNothingIsConfirmedBeforeItIsDurable holds the ledger's last write and checks that no answer comes until it
+// ends.
 func TestNothingIsConfirmedBeforeItIsDurable(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
@@ -495,7 +500,7 @@ func TestNothingIsConfirmedBeforeItIsDurable(t *testing.T) {
 	query := rig.dial()
 	query.query(path, 100)
 	if got := query.reply(); got.status != 308 || got.durable != "" {
-		t.Errorf("query during the write got %d Range %q, want 308 and none", got.status, got.durable)
+		t.Errorf("query during the write got %d Range %q, want 308 without Range", got.status, got.durable)
 	}
 	n := conn.Reader.Buffered()
 	effort.ErrorIf(t, n > 0, "%d bytes of answer before the write ended", n)
@@ -510,13 +515,13 @@ func TestNothingIsConfirmedBeforeItIsDurable(t *testing.T) {
 	}
 }
 
-// storageAway is the answer to every fault of the storage, and of a node that stops.
+// storageAway is the answer to every fault of the storage, and while a node stops.
 const storageAway = "503 storage_unavailable, again after 5, close true"
 
 var errDisk = errors.New("database or disk is full")
 
-// TestLedgerFaultAsksToComeAgain fails the second chunk, once without writing
-// it and once after writing it: the client learns the truth by its query.
+// TestLedgerFaultAsksToComeAgain makes the second chunk fail, once before it is written and once after. The client's
+// query then shows how much is stored.
 func TestLedgerFaultAsksToComeAgain(t *testing.T) {
 	t.Parallel()
 	const chunk = upload.ChunkBytes
@@ -557,8 +562,8 @@ func TestLedgerFaultAsksToComeAgain(t *testing.T) {
 	}
 }
 
-// TestStateOfTheFenceDecides has another node store more between the look at
-// the session and the fence: nothing is stored twice.
+// TestStateOfTheFenceDecides: another node stores more after this node has read the session and before the fence.
+// Nothing is stored twice.
 func TestStateOfTheFenceDecides(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
@@ -596,8 +601,8 @@ func TestCancelDuringUploadEndsIt(t *testing.T) {
 	}
 }
 
-// TestStopKeepsWhatArrived stops the listener in mid body: the client is told
-// to come again, and what was durable stays.
+// TestStopKeepsWhatArrived stops the listener in the middle of a body. The client has to come again, and durable
+// bytes stay.
 func TestStopKeepsWhatArrived(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, func(o *upload.Options) { o.LingerTimeout = 100 * time.Millisecond })
@@ -618,8 +623,8 @@ func TestStopKeepsWhatArrived(t *testing.T) {
 	effort.ErrorIf(t, err == nil, "the listener still takes connections")
 }
 
-// TestEarlyAnswerSurvivesALargeBody sends megabytes to a finished session:
-// the answer must reach a client that writes all before it reads.
+// TestEarlyAnswerSurvivesALargeBody sends megabytes to a finished session. The answer must reach a client that writes
+// everything before it reads.
 func TestEarlyAnswerSurvivesALargeBody(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
@@ -651,8 +656,8 @@ func TestExpectContinueIsAnswered(t *testing.T) {
 	}
 }
 
-// TestPanicIsAnAnswer has a bug below the handler: the client gets an answer,
-// the log says nothing of what was panicked with, and the node serves on.
+// TestPanicIsAnAnswer: after a panic below the handler the client gets an answer, the log does not contain the
+// panic's value, and the node keeps serving.
 func TestPanicIsAnAnswer(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, func(o *upload.Options) { o.UploadsMax = 1 })

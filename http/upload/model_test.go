@@ -14,15 +14,15 @@ import (
 	"rollcall/http/upload"
 )
 
-// modelSession is one upload session as a customer thinks of it, written
-// without a look at package upload: a slice that grows.
+// modelSession is one upload session as a customer sees it, written independently of package upload: a slice that
+// grows.
 type modelSession struct {
 	total  int    // declared
 	stored []byte // durable
-	gone   string // issue.code of every answer once it is over before its end
+	gone   string // if the session ended early, the issue.code of every answer
 }
 
-// modelAnswer is what the customer may expect.
+// modelAnswer is the answer that the customer may expect.
 type modelAnswer struct {
 	status int
 	code   string
@@ -34,8 +34,8 @@ var (
 	modelQuery = regexp.MustCompile(`^bytes \*/(\*|[0-9]+)$`)
 )
 
-// put answers one PUT with a Content-Range ("" for none) and a Content-Length
-// of length, of whose body only sent arrives.
+// put answers one PUT with a Content-Range ("" for none) and a Content-Length of length. Of its body only sent
+// arrives.
 func (m *modelSession) put(contentRange string, length int, sent []byte) modelAnswer {
 	if len(m.stored) == m.total {
 		return modelAnswer{status: 200}
@@ -78,7 +78,7 @@ func (m *modelSession) put(contentRange string, length int, sent []byte) modelAn
 	if first > len(m.stored) {
 		return m.progress()
 	}
-	for i, b := range sent { // byte by byte: a byte is new when it is the next one
+	for i, b := range sent { // byte by byte: only the next byte is new
 		if first+i == len(m.stored) && len(m.stored) < m.total {
 			m.stored = append(m.stored, b)
 		}
@@ -86,7 +86,7 @@ func (m *modelSession) put(contentRange string, length int, sent []byte) modelAn
 	return m.progress()
 }
 
-// progress says how far the session is.
+// progress returns the answer about how far the session is.
 func (m *modelSession) progress() modelAnswer {
 	switch len(m.stored) {
 	case m.total:
@@ -104,12 +104,12 @@ type modelRun struct {
 	model *modelSession
 	id    uuid.UUID
 	path  string
-	most  int64 // the largest durable count ever told
+	most  int64 // the largest durable count in an answer so far
 }
 
-// TestUploadSessionMatchesItsModel sends random requests, cuts and second writers to a real session and to the model,
-// and compares every answer, the durable count after it, and at the end the bytes (I13). The told Range never shrinks
-// and never exceeds what the ledger has (I14).
+// TestUploadSessionMatchesItsModel sends random requests, cuts and second writers to a real session and to the model.
+// It compares every answer, the durable count after it, and at the end the bytes (I13). The Range in answers never
+// shrinks and never exceeds what the ledger has (I14).
 func TestUploadSessionMatchesItsModel(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
@@ -130,19 +130,19 @@ func TestUploadSessionMatchesItsModel(t *testing.T) {
 			"no sense":      m.noSense,
 			"end":           m.end,
 		})
-		// The bytes of a session that was ended before they were read are erased.
+		// If a session ended before its bytes were read, its bytes are erased.
 		effort.FatalIf(rt, m.model.gone == "" && len(m.model.stored) == total &&
 			string(rig.file(m.id)) != string(m.model.stored), "the stored bytes are not the model's")
 	})
 }
 
-// check compares what the ledger has.
+// check compares the model with the ledger.
 func (m *modelRun) check(t *rapid.T) {
 	effort.MustBe(t, m.rig.durable(m.id), int64(len(m.model.stored)), "durable; of the model", len(m.model.stored),
 		m.model.total)
 }
 
-// content draws a body; its bytes differ from request to request, so that an overlap that is stored twice shows.
+// content draws a body. Its bytes differ from request to request, so that an overlap stored twice is noticed.
 func content(t *rapid.T, n int) string {
 	seed := rapid.Uint32().Draw(t, "seed")
 	b := make([]byte, n)
@@ -153,7 +153,7 @@ func content(t *rapid.T, n int) string {
 	return string(b)
 }
 
-// compare sends one request to both.
+// compare sends one request to the session and to the model.
 func (m *modelRun) compare(t *rapid.T, contentRange string, length int, body string) {
 	want := m.model.put(contentRange, length, []byte(body))
 	headers := []string{fmt.Sprintf("Content-Length: %d", length)}
@@ -196,7 +196,7 @@ func (m *modelRun) whole(t *rapid.T) {
 	m.compare(t, contentRange, len(body), body)
 }
 
-// piece is any span of the file: old, overlapping, next, or beyond a gap.
+// piece sends any span of the file: old, overlapping, next, or beyond a gap.
 func (m *modelRun) piece(t *rapid.T) {
 	first := rapid.IntRange(0, m.model.total-1).Draw(t, "first")
 	m.span(t, first, rapid.IntRange(first, m.model.total-1).Draw(t, "last"), false)
@@ -207,7 +207,7 @@ func (m *modelRun) pieceAtEnd(t *rapid.T) {
 	m.span(t, first, rapid.IntRange(first, m.model.total-1).Draw(t, "last"), false)
 }
 
-// cut is a piece whose connection ends before its last byte.
+// cut sends a piece and ends the connection before its last byte.
 func (m *modelRun) cut(t *rapid.T) {
 	first := rapid.IntRange(0, min(len(m.model.stored), m.model.total-1)).Draw(t, "first")
 	m.span(t, first, rapid.IntRange(first, m.model.total-1).Draw(t, "last"), true)
@@ -216,7 +216,7 @@ func (m *modelRun) cut(t *rapid.T) {
 func (m *modelRun) span(t *rapid.T, first, last int, cut bool) {
 	n := last - first + 1
 	body := content(t, n)
-	if cut && n > 1 { // at least one byte: a body that never begins is no request
+	if cut && n > 1 { // at least one byte, because without a body there is no request
 		body = body[:rapid.IntRange(1, n-1).Draw(t, "sent")]
 	}
 	m.compare(t, fmt.Sprintf("bytes %d-%d/%d", first, last, m.model.total), n, body)
@@ -238,21 +238,21 @@ func (m *modelRun) noSense(t *rapid.T) {
 	m.compare(t, contentRange, len(body), body)
 }
 
-// secondWriter leaves one writer in mid body and comes with another: the
-// first one's bytes do not count, and it loses its connection.
+// secondWriter leaves one writer in the middle of a body and starts another: the first writer's bytes do not count,
+// and it loses its connection.
 func (m *modelRun) secondWriter(t *rapid.T) {
 	first := len(m.model.stored)
 	rest := m.model.total - first
 	if rest < 2 || m.model.gone != "" {
 		t.Skip("nothing is left to write about")
 	}
-	select { // forget the writers that came before
+	select { // forget earlier writers
 	case <-m.rig.book.opened:
 	default:
 	}
 	older := m.rig.dial()
 	defer older.Close()
-	sent := min(rest-1, upload.ChunkBytes-1) // below a chunk, so that nothing of it is durable
+	sent := min(rest-1, upload.ChunkBytes-1) // less than a chunk, so that none of it is durable
 	older.send("PUT", m.path, []string{
 		fmt.Sprintf("Content-Length: %d", rest),
 		fmt.Sprintf("Content-Range: bytes %d-%d/%d", first, m.model.total-1, m.model.total),
@@ -263,7 +263,7 @@ func (m *modelRun) secondWriter(t *rapid.T) {
 	effort.FatalIf(t, err == nil, "the older writer got %d", got.status)
 }
 
-// end closes the session for good, seldom.
+// end closes the session for good, but rarely.
 func (m *modelRun) end(t *rapid.T) {
 	if m.model.gone != "" || rapid.IntRange(0, 9).Draw(t, "seldom") != 0 {
 		t.Skip("not now")

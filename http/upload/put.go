@@ -32,8 +32,8 @@ type put struct {
 	pending []byte        // arrived, not durable
 }
 
-// put answers one PUT: it decides by the present session, stores new bytes if there are any, and answers how many are
-// durable then.
+// put answers one PUT. It decides by the present session, stores new bytes if there are any, and answers how many are
+// then durable.
 func (s *Server) put(ctx *fasthttp.RequestCtx, token string) {
 	p := &put{s: s, ctx: ctx, conn: listen.ConnOf(ctx), head: headOf(ctx)}
 	d, err := p.decide(token)
@@ -52,7 +52,7 @@ func (s *Server) put(ctx *fasthttp.RequestCtx, token string) {
 	case d.Action == Done:
 		ctx.SetStatusCode(fasthttp.StatusOK)
 	default:
-		ctx.SetStatusCode(fasthttp.StatusPermanentRedirect) // 308, here without Location
+		ctx.SetStatusCode(fasthttp.StatusPermanentRedirect) // 308 without Location
 		if durable := DurableRange(d.Durable); durable != "" {
 			ctx.Response.Header.Set(fasthttp.HeaderRange, durable)
 		}
@@ -69,13 +69,13 @@ var (
 	errNoPlace      = errors.New("upload: no place")                                 // too many uploads are sending bytes
 	errSuperseded   = errors.New("upload: a newer connection writes")                // this connection needs no answer
 	errTooSlow      = errors.New("upload: the client sends too slowly")              // its session stays
-	errDraining     = errors.New("upload: the node is stopping, continue elsewhere") // what arrived is durable
+	errDraining     = errors.New("upload: the node is stopping, continue elsewhere") // the bytes that arrived are durable
 )
 
 func (p *put) decide(token string) (Decision, error) {
 	id, known := p.s.o.Tokens.Parse(token)
 	if !known {
-		// Framing is checked first here, too, so that its errors reveal nothing about tokens.
+		// Framing is checked first here too, so that framing errors reveal nothing about tokens.
 		d := Decide(Session{Declared: 1}, p.head)
 		if errors.Is(d.Err, ErrLengthRequired) || errors.Is(d.Err, ErrEncoding) {
 			return d, nil
@@ -92,7 +92,7 @@ func (p *put) decide(token string) (Decision, error) {
 }
 
 // take becomes the newest writer of the session and stores the body's bytes. It decides again by the state at the
-// fence, because an older writer may have stored more meanwhile.
+// fence, because an older writer may have stored more since the first decision.
 func (p *put) take() (Decision, error) {
 	s, id, workspace := p.s, p.state.Verification, p.state.Workspace
 	if !s.places.Take(workspace, s.o.Weight(workspace), 1) {
@@ -179,8 +179,8 @@ func (p *put) refuse(err error) {
 	listen.WriteIssue(p.ctx, refusals[err], 0) // internal_error for an unknown error
 }
 
-// sessionOf converts the ledger's upload to a Session. A failed verification with missing bytes has expired: nothing
-// else fails before the file is complete.
+// sessionOf converts the ledger's upload to a Session. A failed verification with missing bytes has expired: no other
+// failure happens before the file is complete.
 func sessionOf(u ledger.Upload) Session {
 	return Session{
 		Declared: u.Bytes, Durable: u.Durable,
@@ -189,8 +189,8 @@ func sessionOf(u ledger.Upload) Session {
 	}
 }
 
-// receive reads the body and makes it durable chunk by chunk. It counts bytes and never trusts an end of stream:
-// fasthttp reports a clean end when a client vanishes in mid-body.
+// receive reads the body and makes it durable chunk by chunk. It counts bytes and never trusts an end of the stream,
+// because fasthttp reports a clean end when a client vanishes in the middle of a body.
 func (p *put) receive() error {
 	buffer := p.s.buffers.Get().(*[]byte)
 	defer p.s.buffers.Put(buffer)
@@ -201,7 +201,7 @@ func (p *put) receive() error {
 	if errors.Is(readErr, errLedger) {
 		return readErr
 	}
-	if err := p.flush(); err != nil { // a cut connection keeps what arrived
+	if err := p.flush(); err != nil { // after a cut, the bytes that arrived are kept
 		return err
 	}
 	switch {
@@ -222,13 +222,13 @@ func (p *put) receive() error {
 // errLedger marks an error of the ledger among the errors of reading.
 var errLedger = errors.New("upload: store a chunk")
 
-// readAll reads until the body's last byte, an error of the connection, an
-// error of the ledger (errLedger) or the end of the client's patience.
+// readAll reads until the body's last byte, an error of the connection, an error of the ledger (errLedger), or the
+// end of the client's time.
 func (p *put) readAll(body io.Reader) error {
 	window := rateWindow{s: p.s, conn: p.conn}
 	window.open()
 	for p.skip+p.store > 0 {
-		if p.s.draining.Load() { // after the deadline was set, so that an interrupt is never undone
+		if p.s.draining.Load() { // checked after the deadline is set, so that an interrupt is never undone
 			return errDraining
 		}
 		room := p.pending[len(p.pending):cap(p.pending)]
@@ -248,21 +248,21 @@ func (p *put) readAll(body io.Reader) error {
 			if err := p.flush(); err != nil {
 				return err
 			}
-			window.open() // the ledger's time does not count against the client
+			window.open() // the time that the ledger took does not count against the client
 		}
 		p.hold(&window, int64(n))
 	}
 	return nil
 }
 
-// accept counts n bytes that arrived at the end of pending: first those already durable, then new ones.
+// accept counts n bytes that arrived at the end of pending: first bytes that are already durable, then new ones.
 func (p *put) accept(n int64) {
 	p.pending = p.pending[:len(p.pending)+int(n)]
 	if p.skip > 0 {
 		old := min(p.skip, n)
 		p.skip -= old
 		n -= old
-		kept := copy(p.pending, p.pending[old:]) // pending held nothing before the old bytes
+		kept := copy(p.pending, p.pending[old:]) // pending had nothing before the old bytes
 		p.pending = p.pending[:kept]
 	}
 	p.store -= n
@@ -292,7 +292,7 @@ func (p *put) flush() error {
 // Range is one Content-Range: the bytes First to Last of Total, or a status
 // query. The zero value is no Range; ParseRange makes them.
 type Range struct {
-	Query       bool  // "bytes */N" or "bytes */*": no bytes come, only a question
+	Query       bool  // "bytes */N" or "bytes */*": a question without bytes
 	First, Last int64 // of a data range: 0 <= First <= Last < Total
 	Total       int64 // of the whole file; TotalUnknown for "bytes */*"
 }
@@ -300,9 +300,10 @@ type Range struct {
 // TotalUnknown is the total of the status query "bytes */*".
 const TotalUnknown int64 = -1
 
-// ParseRange reads the value of a Content-Range header (RFC 9110 §14.4): "bytes a-b/N", "bytes */N" or "bytes */*". The
-// unit is case-insensitive, as every range unit is (RFC 9110 §14.1). Numbers are plain decimal digits that fit 63 bits.
-// Anything else is ErrRangeInvalid: another unit, several ranges, a > b, b >= N, data of unknown total, N = 0.
+// ParseRange reads the value of a Content-Range header (RFC 9110 §14.4): "bytes a-b/N", "bytes */N" or "bytes */*".
+// The unit is case-insensitive, as every range unit is (RFC 9110 §14.1). Numbers are plain decimal digits that fit 63
+// bits. Anything else is ErrRangeInvalid: another unit, several ranges, a > b, b >= N, a data range without a total,
+// N = 0.
 func ParseRange(text string) (Range, error) {
 	unit, spec, found := strings.Cut(text, " ")
 	if !found || !strings.EqualFold(unit, "bytes") {
@@ -337,8 +338,8 @@ func parseCount(text string) (int64, bool) {
 	return n, err == nil && strings.Trim(text, "0123456789") == ""
 }
 
-// DurableRange is the value of the Range header that tells a client which bytes are durable: "bytes=0-(n-1)", or ""
-// when none are: then the header is left out and the client begins at byte zero.
+// DurableRange returns the value of the Range header that names the durable bytes: "bytes=0-(n-1)". It returns "" if
+// none are durable; then the header is left out and the client begins at byte zero.
 func DurableRange(durable int64) string {
 	if durable == 0 {
 		return ""
@@ -347,15 +348,16 @@ func DurableRange(durable int64) string {
 }
 
 const (
-	// paceAhead is how far reading a workspace's uploads may run ahead of its rate, because reads come in pieces. Guess.
+	// paceAhead is how far reading a workspace's uploads may be ahead of its rate, because reads come in pieces.
+	// Guess.
 	paceAhead = time.Second
 
 	// pacesKept is how many workspaces are remembered before those within their rate are dropped.
 	pacesKept = 1024
 )
 
-// paces bound how fast the uploads of each workspace are read, all of its connections
-// together. Nil bounds nothing. Safe for concurrent use.
+// paces bound how fast the uploads of each workspace are read, all of its connections together. A nil value bounds
+// nothing. Safe for concurrent use.
 type paces struct {
 	perSecond int64
 
@@ -363,7 +365,7 @@ type paces struct {
 	paid map[uuid.UUID]time.Time // time at which the read bytes would have arrived at the rate
 }
 
-// newPaces makes bounds of perSecond bytes a second; nil for 0.
+// newPaces makes a bound of perSecond bytes a second. For 0 it returns nil.
 func newPaces(perSecond int64) *paces {
 	if perSecond == 0 {
 		return nil
@@ -371,7 +373,7 @@ func newPaces(perSecond int64) *paces {
 	return &paces{perSecond: perSecond, paid: map[uuid.UUID]time.Time{}}
 }
 
-// noteRead notes that n bytes were read at now, and returns how long to read nothing.
+// noteRead notes that n bytes were read at now, and returns how long to wait before reading more.
 func (p *paces) noteRead(workspace uuid.UUID, n int64, now time.Time) time.Duration {
 	if p == nil {
 		return 0
@@ -390,7 +392,7 @@ func (p *paces) noteRead(workspace uuid.UUID, n int64, now time.Time) time.Durat
 	return max(0, paid.Sub(now)-paceAhead)
 }
 
-// hold waits until the workspace is within its rate, or the node ends. The client's deadlines are extended by that
+// hold waits until the workspace is within its rate, or the node ends. It extends the client's deadlines by that
 // time.
 func (p *put) hold(window *rateWindow, n int64) {
 	long := p.s.rates.noteRead(p.state.Workspace, n, time.Now())
@@ -406,7 +408,7 @@ func (p *put) hold(window *rateWindow, n int64) {
 	_ = window.conn.SetReadDeadline(window.ends)
 }
 
-// rateWindow enforces a client's least rate: WindowBytes in each Window, which starts anew whenever they have arrived.
+// rateWindow enforces a client's least rate: WindowBytes in each Window. When they have arrived, a new Window starts.
 type rateWindow struct {
 	s    *Server
 	conn *listen.Conn
@@ -425,9 +427,9 @@ func (w *rateWindow) count(n int64) {
 	}
 }
 
-// writers knows which connection of this node writes which session, so that an older one ends as soon as a newer one
-// takes over. Correctness depends only on the ledger's fence; this spares the older client a wait. At most UploadsMax
-// entries.
+// writers knows which connection of this node writes which session, so that an older connection ends as soon as a
+// newer one takes over. Correctness depends only on the ledger's fence; writers only saves the older client a wait.
+// It has at most UploadsMax entries.
 type writers struct {
 	mu     sync.Mutex // guards active
 	active map[uuid.UUID]writer
@@ -438,7 +440,7 @@ type writer struct {
 	conn   *listen.Conn
 }
 
-// enter makes conn the session's writer and cuts the older one. It returns false when there is a newer one already.
+// enter makes conn the session's writer and cuts the older one. It returns false if there is a newer one already.
 func (w *writers) enter(id uuid.UUID, number int64, conn *listen.Conn) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -68,10 +68,10 @@ func (r *storageRig) stop() {
 	effort.ErrIs(r.t, r.storage.Stop(ctx), nil, "stop")
 }
 
-// keyCanary stands for an API key in requests; no log line may have it.
+// keyCanary stands for an API key in requests; no log line may contain it.
 const keyCanary = "rc_canary_kq5vTz0example"
 
-// checkSecrets looks for the secrets and addresses of the test in its log.
+// checkSecrets checks that the test's log contains no secret and no address.
 func (r *storageRig) checkSecrets() {
 	said := r.log.String()
 	for _, secret := range append(r.secrets, keyCanary, "@example.test", upload.PathPrefix) {
@@ -96,20 +96,20 @@ func (r *storageRig) createFor(size int64, expiry time.Duration) (uuid.UUID, str
 	return v.ID, upload.PathPrefix + token
 }
 
-// durable is the number of bytes that the ledger has.
+// durable returns the number of bytes that the ledger has.
 func (r *storageRig) durable(id uuid.UUID) int64 {
 	r.t.Helper()
 	u := effort.Must(r.store.UploadState(context.Background(), id))(r.t)
 	return u.Durable
 }
 
-// waitDurable waits until the ledger has exactly that many bytes.
+// waitDurable waits until the ledger has exactly this many bytes.
 func (r *storageRig) waitDurable(id uuid.UUID, want int64) {
 	r.t.Helper()
 	effort.Within(r.t, fmt.Sprint(want, " durable bytes"), func() bool { return r.durable(id) == want })
 }
 
-// file is what the engine would read.
+// file returns the bytes that the engine would read.
 func (r *storageRig) file(id uuid.UUID) []byte {
 	r.t.Helper()
 	f := effort.Must(r.store.OpenFile(context.Background(), id))(r.t)
@@ -117,7 +117,7 @@ func (r *storageRig) file(id uuid.UUID) []byte {
 	return effort.Must(io.ReadAll(f))(r.t)
 }
 
-// rawConn is a client that says exactly what the test wants.
+// rawConn is a client that sends exactly what the test wants.
 type rawConn struct {
 	t testing.TB
 	net.Conn
@@ -135,8 +135,8 @@ func (r *storageRig) dial() *rawConn {
 // Read goes through the buffer, so that nothing is lost between two answers.
 func (c *rawConn) Read(p []byte) (int, error) { return c.Reader.Read(p) }
 
-// send writes a request head and what is to follow it. Writing may fail when
-// the server has answered already; reading then tells.
+// send writes a request's head and what follows it. Writing may fail if the server has answered already; then reading
+// shows the answer.
 func (c *rawConn) send(method, path string, headers []string, body string) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: storage.example\r\n", method, path)
@@ -170,7 +170,7 @@ type storageReply struct {
 	close   bool
 }
 
-// refusal is what a client must know of a refusal, in one line.
+// refusal returns, in one line, what a client must know of a refusal.
 func (r storageReply) refusal() string {
 	return fmt.Sprintf("%d %s, again after %s, close %v", r.status, r.code, r.header.Get("Retry-After"), r.close)
 }
@@ -225,24 +225,24 @@ func (c *rawConn) ended() error {
 	return nil // an end or a reset
 }
 
-// hookedBook lets a test hold or fail the ledger's writes, see that a writer came in, and let a session expire at once.
+// hookedBook lets a test hold or fail the ledger's writes, notice a new writer, and let a session expire at once.
 type hookedBook struct {
 	ledger.Files
-	opened   chan struct{} // one token per OpenUpload, when the test wants them
+	opened   chan struct{} // one token for each OpenUpload; nil: not wanted
 	onOpen   func()        // before each OpenUpload; set before the first request
 	mu       sync.Mutex    // guards the fields below
 	onAppend func(append func() (ledger.Upload, error)) (ledger.Upload, error)
 	expired  map[uuid.UUID]bool
 }
 
-// hook puts f around every AppendChunk; nil takes it away.
+// hook wraps f around every AppendChunk. With nil it removes the wrapper.
 func (b *hookedBook) hook(f func(append func() (ledger.Upload, error)) (ledger.Upload, error)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.onAppend = f
 }
 
-// expire lets the session look expired from here on.
+// expire makes the session look expired from now on.
 func (b *hookedBook) expire(id uuid.UUID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -30,35 +30,36 @@ type Options struct {
 	Book           ledger.Files  // where the bytes go
 	Tokens         *Tokens       // makes and checks the secret in the URL
 	AllowedOrigins []string      // exact browser origins; none: no browser may upload
-	PagesOrigin    func() string // the origin of our own pages, which may upload too; "" for none; may be nil
+	PagesOrigin    func() string // origin of our own pages, which may upload too; "": none; may be nil
 
 	// TLS is the listener's TLS configuration; nil: requests are not encrypted.
 	TLS *tls.Config
 	// Trusted are the proxies whose PROXY headers are believed.
 	Trusted listen.Trusted
 
-	// UploadsMax bounds the uploads that send bytes at the same time. A workspace may have no more of these places than
-	// are still free, times its Weight; one more is answered 429. Each holds one chunk of ChunkBytes in memory.
+	// UploadsMax bounds the uploads that send bytes at the same time. A workspace may have no more of these places
+	// than are still free, times its Weight; one more upload gets 429. Each holds one chunk of ChunkBytes in memory.
 	UploadsMax int
-	// Weight is that of a workspace; nil: all have 1. It must not block.
+	// Weight returns a workspace's weight. If it is nil, all weights are 1. It must not block.
 	Weight func(workspace uuid.UUID) int
 	// BytesPerSecond bounds how fast the uploads of one workspace are read; 0: no bound. The server then reads later,
 	// which does not count against the client's deadlines.
 	BytesPerSecond int64
-	// ConnectionsMax bounds the open connections, busy or idle. A network address may hold no more than are still free;
-	// one more is answered 429 and closed. It is larger than UploadsMax, so that there is room for status queries.
+	// ConnectionsMax bounds the open connections, busy or idle. A network address may hold no more than are still
+	// free; one more connection gets 429 and is closed. ConnectionsMax is larger than UploadsMax, so that there is
+	// room for status queries.
 	ConnectionsMax int
-	// FirstByteTimeout bounds the time from the first byte of a request's head
-	// to the first byte of its body. Too low cuts slow phones, too high lets idle sockets pile up.
+	// FirstByteTimeout bounds the time from the first byte of a request's head to the first byte of its body. If it
+	// is too low, slow phones are cut; if too high, idle sockets pile up.
 	FirstByteTimeout time.Duration
-	// WindowBytes must arrive within each Window, otherwise the connection is cut; the session stays. The ledger's time
-	// does not count.
+	// WindowBytes must arrive within each Window. Otherwise the connection is cut, but the session stays. The time
+	// that the ledger takes does not count.
 	WindowBytes int64
 	Window      time.Duration
 	// LedgerTimeout bounds one call of the ledger; then the client must try again.
 	LedgerTimeout time.Duration
-	// LingerTimeout bounds how long a connection is drained after an answer before the body's end. If it were closed at
-	// once the kernel would reset the connection, and the client could lose the answer.
+	// LingerTimeout bounds how long data is read and dropped after an answer before the body's end. If the connection
+	// were closed at once, the kernel would reset it, and the client could lose the answer.
 	LingerTimeout time.Duration
 
 	Wake       func() // called after each upload that became complete; must not block
@@ -67,19 +68,19 @@ type Options struct {
 	Tracer     *tracing.Tracer // nil: nothing is traced
 }
 
-// ChunkBytes is the size of one stored chunk, the last of a request aside.
-// 256 KiB: 400 transactions for the largest file.
+// ChunkBytes is the size of one stored chunk, except for the last of a request. With 256 KiB, the largest file takes
+// 400 transactions.
 const ChunkBytes = 256 << 10
 
 // DefaultOptions returns Options with only the limits filled in.
 func DefaultOptions() Options {
 	return Options{
 		UploadsMax:       64,   // guess: 16 MiB of chunk buffers
-		ConnectionsMax:   1024, // guess: far above the uploads, below common descriptor limits
+		ConnectionsMax:   1024, // guess: far more than uploads, but below common limits of descriptors
 		FirstByteTimeout: 10 * time.Second,
 		WindowBytes:      4 << 10,
 		Window:           10 * time.Second,
-		LedgerTimeout:    10 * time.Second, // the same for every customer; our own client waits 30 s
+		LedgerTimeout:    10 * time.Second, // our own client waits 30 s
 		LingerTimeout:    3 * time.Second,  // guess: a few round trips of a bad line
 		Weight:           func(uuid.UUID) int { return 1 },
 	}
@@ -92,7 +93,7 @@ type Server struct {
 	origins listen.Origins
 	server  *fasthttp.Server
 	metrics metrics
-	places  *quota.Pool[uuid.UUID] // of uploads that send bytes, by workspace
+	places  *quota.Pool[uuid.UUID] // places for uploads that send bytes, by workspace
 	rates   *paces
 	ending  chan struct{} // closed when Stop begins
 	buffers sync.Pool     // of *[]byte, ChunkBytes long
@@ -168,7 +169,7 @@ func (s *Server) Start() (err error) {
 	return nil
 }
 
-// Addr is the bound address after Start, nil before.
+// Addr returns the bound address after Start, and nil before.
 func (s *Server) Addr() net.Addr {
 	if s.listener == nil {
 		return nil
@@ -176,8 +177,9 @@ func (s *Server) Addr() net.Addr {
 	return s.listener.Addr()
 }
 
-// Stop accepts no new requests, stores the bytes that running uploads have sent so far, tells them to come again, and
-// returns when all connections are closed or ctx ends. It may be called twice, or without Start.
+// Stop accepts no new requests. It stores the bytes that running uploads have sent so far, and answers them that they
+// should come again. It returns when all connections are closed or ctx ends. It may be called twice, or without
+// Start.
 func (s *Server) Stop(ctx context.Context) error {
 	s.draining.Store(true)
 	s.stopping.Do(func() { close(s.ending) })
@@ -190,7 +192,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	<-s.served
 	s.listener.Interrupt()
 	err := s.server.ShutdownWithContext(ctx)
-	s.abort() // requests still running have used up the caller's time
+	s.abort() // the caller's time is over: end the requests still running
 	s.listener.Wait(ctx)
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("stop storage listener: %w", err)
@@ -198,16 +200,16 @@ func (s *Server) Stop(ctx context.Context) error {
 	return nil
 }
 
-// The refusals of a session. When several apply, the first in this list is returned.
+// The refusals of a session. If several apply, the first in this list is returned.
 var (
 	// ErrLengthRequired means that the length of the body is unknown: it has a Transfer-Encoding, or no Content-Length
 	// (RFC 9110 §15.5.12).
 	ErrLengthRequired = errors.New("upload: the request has no usable length")
 	// ErrEncoding means that the body is encoded; the declared length counts the file's own bytes.
 	ErrEncoding = errors.New("upload: the body is content-encoded")
-	// ErrExpired means that the URL is past its expiry with bytes missing.
+	// ErrExpired means that the URL has expired while bytes are missing.
 	ErrExpired = errors.New("upload: the session is expired")
-	// ErrCancelled means that the verification was cancelled with bytes missing.
+	// ErrCancelled means that the verification was cancelled while bytes were missing.
 	ErrCancelled = errors.New("upload: the session is cancelled")
 	// ErrRangeInvalid means that Content-Range is malformed, contradicts itself,
 	// contradicts Content-Length, or goes beyond the file.
@@ -223,7 +225,7 @@ type metrics struct {
 	bytes     prometheus.Counter
 	receiving prometheus.Gauge
 	took      *prometheus.HistogramVec // label class
-	crowded   *prometheus.CounterVec   // reason: why an upload got no place
+	crowded   *prometheus.CounterVec   // label reason: why an upload got no place
 	held      prometheus.Counter       // seconds
 	conns     *listen.Metrics
 	full      prometheus.Counter

@@ -83,7 +83,8 @@ func Decide(s Session, r Request) Decision {
 	return decideData(s, Range{First: 0, Last: s.Declared - 1, Total: s.Declared}, r.Length)
 }
 
-// After returns the answer by the session alone: after a write, and to every request once the session is over.
+// After returns the answer that depends only on the session: after a write, and for every request once the session is
+// over.
 func After(s Session) Decision {
 	switch {
 	case s.Complete():
@@ -96,7 +97,7 @@ func After(s Session) Decision {
 	return Decision{Action: Incomplete, Durable: s.Durable}
 }
 
-// rangeOf reads the one Content-Range of a request, if there is one. Several headers are several ranges.
+// rangeOf returns a request's Content-Range, if it has one. Several headers count as several ranges.
 func rangeOf(r Request) (span Range, found bool, err error) {
 	switch len(r.ContentRanges) {
 	case 0:
@@ -108,7 +109,7 @@ func rangeOf(r Request) (span Range, found bool, err error) {
 	return Range{}, true, ErrRangeInvalid
 }
 
-// decideQuery answers "how far are you?" on an open session.
+// decideQuery answers a status query on an open session.
 func decideQuery(s Session, span Range, length int64) Decision {
 	switch {
 	case span.Total != TotalUnknown && span.Total != s.Declared:
@@ -119,14 +120,14 @@ func decideQuery(s Session, span Range, length int64) Decision {
 	return After(s)
 }
 
-// decideData places the bytes of a data range against what is durable.
+// decideData compares the bytes of a data range with those that are durable.
 func decideData(s Session, span Range, length int64) Decision {
 	switch {
 	case span.Total != s.Declared:
 		return refuse(ErrLengthMismatch)
 	case length != span.Last-span.First+1:
 		return refuse(ErrRangeInvalid)
-	case span.First > s.Durable, // a gap: the client continues at the durable end
+	case span.First > s.Durable, // a gap: the client has to continue at the durable end
 		span.Last < s.Durable: // all of it is durable
 		return After(s)
 	}
@@ -146,8 +147,8 @@ const TokenBytes = 64
 const PathPrefix = "/upload/"
 
 // Tokens makes and checks the secret of an upload URL. A token is a bearer secret of 256 bits: it names one
-// verification and proves that we made it. The same id always gives the same token, so that a repeated creation gives
-// the same URL. Safe for concurrent use.
+// verification and proves that we made the token. The same id always gives the same token, so that a repeated
+// creation gives the same URL. Safe for concurrent use.
 type Tokens struct {
 	key [TokenKeyBytes]byte
 }
@@ -155,7 +156,7 @@ type Tokens struct {
 // NewTokens makes Tokens with a key.
 func NewTokens(key [TokenKeyBytes]byte) *Tokens { return &Tokens{key} }
 
-// Token is the token of a verification: TokenBytes characters of base64url (RFC 4648 §5). Never log it.
+// Token returns the token of a verification: TokenBytes characters of base64url (RFC 4648 §5). Never log it.
 func (t *Tokens) Token(id uuid.UUID) string {
 	sealed := append(id[:], t.sign(id)...)
 	return base64.RawURLEncoding.EncodeToString(sealed)
@@ -178,8 +179,8 @@ func (t *Tokens) Parse(token string) (uuid.UUID, bool) {
 	return id, true
 }
 
-// URL is the address that a customer sends the file's bytes to, under the
-// public base address of the storage listener. Never log it.
+// URL returns the address to which a customer sends the file's bytes, under the public base address of the storage
+// listener. Never log it.
 func (t *Tokens) URL(base string, id uuid.UUID) string {
 	return strings.TrimSuffix(base, "/") + PathPrefix + t.Token(id)
 }

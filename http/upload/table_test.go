@@ -21,12 +21,12 @@ const (
 	chunked   = "Transfer-Encoding: chunked"
 )
 
-// piece are the headers of a piece of a file.
+// piece returns the headers of a piece of a file.
 func piece(contentRange string, length int) []string {
 	return []string{"Content-Range: bytes " + contentRange, fmt.Sprint("Content-Length: ", length)}
 }
 
-// bytesOf is a text of n bytes in which every place is different from its neighbours.
+// bytesOf returns a text of n bytes in which neighbouring bytes differ.
 func bytesOf(n int) string {
 	var b strings.Builder
 	for i := 0; b.Len() < n; i++ {
@@ -35,8 +35,9 @@ func bytesOf(n int) string {
 	return b.String()[:n]
 }
 
-// TestStorageURLAnswersByTheTable walks through the table of the storage URL on a real connection: a file of 100 bytes
-// with 40 durable, one request, the answer, whether the connection can be used again, and what is durable after.
+// TestStorageURLAnswersByTheTable checks every row of the storage URL's table on a real connection. A file of 100
+// bytes has 40 durable. A row has one request, its answer, whether the connection can be used again, and what is
+// durable afterwards.
 func TestStorageURLAnswersByTheTable(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
@@ -141,7 +142,7 @@ func TestStorageURLKnowsOnlyItsOwnPaths(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
 	_, path := rig.create(10)
-	unknown := "/upload/" + rig.tokens.Token(uuid.New()) // signed, of no verification
+	unknown := "/upload/" + rig.tokens.Token(uuid.New()) // signed, but for no verification
 	for _, c := range []struct {
 		name, path string
 		status     int
@@ -171,7 +172,8 @@ func TestStorageURLKnowsOnlyItsOwnPaths(t *testing.T) {
 	}
 }
 
-// TestAnUploadThatASweepEndedIsGone: that one whose time is over takes no more, the model of a session knows.
+// TestAnUploadThatASweepEndedIsGone: an upload that a sweep has ended is gone. The model of a session covers that it
+// accepts no more bytes.
 func TestAnUploadThatASweepEndedIsGone(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
@@ -268,7 +270,7 @@ func TestAlteredTokenIsUnknown(t *testing.T) {
 
 var naiveRange = regexp.MustCompile(`^(?i:bytes) (?:(\*)|([0-9]+)-([0-9]+))/(?:(\*)|([0-9]+))$`)
 
-// naiveParse is a second reader of Content-Range, by regular expression and big numbers.
+// naiveParse is a second reader of Content-Range, made of a regular expression and big numbers.
 func naiveParse(text string) (string, bool) {
 	m := naiveRange.FindStringSubmatch(text)
 	if m == nil {
@@ -296,7 +298,8 @@ func naiveParse(text string) (string, bool) {
 	return fmt.Sprintf("data %s %s %s", first, last, total), true
 }
 
-// FuzzUploadRange compares the reader with a naive one: the same texts are refused, and the others mean the same.
+// FuzzUploadRange compares the reader with a naive one: both refuse the same texts and read the same values from the
+// others.
 func FuzzUploadRange(f *testing.F) {
 	for _, seed := range []string{
 		"bytes 0-9/10", "bytes */10", "bytes */*", "BYTES 5-5/6", "bytes 0-9/*", "bytes 3-2/9", "bytes 0-1,3-4/9",

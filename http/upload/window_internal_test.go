@@ -16,8 +16,8 @@ import (
 	"rollcall/http/listen"
 )
 
-// TestTheFloorUnderAClientsRate lets a client write a number of bytes each second, in the time of a bubble, and checks
-// how long its body is read.
+// TestTheFloorUnderAClientsRate: a client writes a number of bytes each second, in a bubble. The test checks how long
+// its body is read.
 func TestTheFloorUnderAClientsRate(t *testing.T) {
 	const window, floor = 10 * time.Second, 4000 // 400 a second
 	for _, c := range []struct {
@@ -72,11 +72,11 @@ func TestTheFloorUnderAClientsRate(t *testing.T) {
 	}
 }
 
-// TestUploadsAreReadAtTheRateOfTheirWorkspace: two uploads of one workspace take as long as both together need at
-// its rate, another workspace's does not wait for them, and no client is cut for the time that it was not read.
+// TestUploadsAreReadAtTheRateOfTheirWorkspace: two uploads of one workspace together keep to its rate, and another
+// workspace's upload does not wait for them. No client is cut because of the time in which nothing was read from it.
 func TestUploadsAreReadAtTheRateOfTheirWorkspace(t *testing.T) {
 	const all, rate, clients = 1_000_000, 20_000, 2
-	const window, floor = 10 * time.Second, 150_000 // no client whose reading waits could keep it
+	const window, floor = 10 * time.Second, 150_000 // a client could not keep this rate while it is not read
 	synctest.Test(t, func(t *testing.T) {
 		s := &Server{o: Options{Window: window, WindowBytes: floor}, rates: newPaces(rate), ending: make(chan struct{}),
 			metrics: newMetrics(prometheus.NewRegistry())}
@@ -87,7 +87,7 @@ func TestUploadsAreReadAtTheRateOfTheirWorkspace(t *testing.T) {
 			r := &put{s: s, conn: c, store: int64(size), pending: make([]byte, 0, 1<<20+1)}
 			r.state.Workspace = uuid.UUID{workspace}
 			go func() {
-				for left := size; left > 0; left -= min(left, 16<<10) { // as the kernel gives them
+				for left := size; left > 0; left -= min(left, 16<<10) { // in pieces, as the kernel delivers them
 					_, _ = client.Write(make([]byte, min(left, 16<<10)))
 				}
 			}()
@@ -102,17 +102,17 @@ func TestUploadsAreReadAtTheRateOfTheirWorkspace(t *testing.T) {
 		}
 		readers.Go(func() { read(2, rate, &took[clients]) })
 		readers.Wait()
-		// The last piece is not waited for, nor what a second at the rate brings.
+		// Nothing waits for the last piece, or for what one second at the rate brings.
 		const want, less = clients * all / rate * time.Second, 3 * time.Second
 		if last := max(took[0], took[1]); last > want || last < want-less {
-			t.Errorf("both are read after %s, want %s or up to %s less", last, want, less)
+			t.Errorf("both were read after %s, want %s or up to %s less", last, want, less)
 		}
 		effort.Is(t, took[clients], 0, "the other workspace's is read after")
 		effort.Is(t, len(s.rates.paid), 2)
 	})
 }
 
-// TestTheEndOfANodeEndsWaiting: a request that waits for the rate of its workspace ends when the node stops.
+// TestTheEndOfANodeEndsWaiting: a request that waits for its workspace's rate ends when the node stops.
 func TestTheEndOfANodeEndsWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := net.Pipe()

@@ -29,7 +29,7 @@ import (
 //go:embed assets/*.css assets/*.js assets/*.svg
 var assetFiles embed.FS
 
-// assetTypes are the media types by the end of the name.
+// assetTypes are the media types, by the extension of the name.
 var assetTypes = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
 	".svg": "image/svg+xml"}
 
@@ -41,13 +41,13 @@ type asset struct {
 	plain, gzip []byte
 }
 
-// Assets are the files that pages need, by the name in their URL, which contains a hash of the content.
+// Assets are the files that pages need, by the name in their URL. That name contains a hash of the content.
 type Assets struct {
 	byURL map[string]asset
-	urls  map[string]string // by the name in the folder
+	urls  map[string]string // URL of each file, by the name in the folder
 }
 
-// NewAssets reads and compresses them, once for all sites of a process.
+// NewAssets reads and compresses the files, once for all sites of a process.
 var NewAssets = sync.OnceValue(readAssets)
 
 func readAssets() *Assets {
@@ -70,7 +70,7 @@ func readAssets() *Assets {
 	return a
 }
 
-// must returns a value made from the program's own files. Every test finds a fault in them.
+// must returns a value made from the program's own files. It panics on an error, which tests find.
 func must[T any](made T, err error) T {
 	if err != nil {
 		panic(err)
@@ -78,7 +78,7 @@ func must[T any](made T, err error) T {
 	return made
 }
 
-// URL is the path of a file by its name in the folder, for templates.
+// URL returns the path of a file by its name in the folder, for templates.
 func (a *Assets) URL(name string) (string, error) {
 	if u, ok := a.urls[name]; ok {
 		return u, nil
@@ -86,10 +86,11 @@ func (a *Assets) URL(name string) (string, error) {
 	return "", fmt.Errorf("there is no asset %s", name)
 }
 
-// URLs are the paths of all.
+// URLs returns the paths of all files.
 func (a *Assets) URLs() []string { return slices.Sorted(maps.Values(a.urls)) }
 
-// Serve answers a request for a file by the name in its URL; it returns false without answering when there is none.
+// Serve answers a request for a file by the name in its URL. If there is no such file, it returns false without
+// answering.
 func (a *Assets) Serve(w http.ResponseWriter, r *http.Request, name string) bool {
 	found, ok := a.byURL[name]
 	if !ok {
@@ -127,8 +128,8 @@ type GuidePage struct {
 	Text  template.HTML
 }
 
-// guideTitle finds the title of a page, guideLinks links to others, guideElsewhere links to documents that a node does
-// not serve, and guideRegions parts that scroll by themselves.
+// guideTitle finds the title of a page, guideLinks finds links to others, guideElsewhere finds links to documents
+// that a node does not serve, and guideRegions finds parts that scroll by themselves.
 var (
 	guideTitle     = regexp.MustCompile(`(?m)^# (.+)$`)
 	guideLinks     = regexp.MustCompile(`href="(\w+)\.md(#[\w-]+)?"`)
@@ -155,7 +156,7 @@ var guide = sync.OnceValue(func() map[string]GuidePage {
 		}
 		regions := 0
 		text = guideRegions.ReplaceAllStringFunc(text, func(tag string) string {
-			regions++ // each has a name of its own
+			regions++ // each region has a name of its own
 			label := fmt.Sprintf(` tabindex="0" role="region" aria-label="Example %d"`, regions)
 			if tag == "<pre>" {
 				return `<pre class="talk"` + label + ">"
@@ -184,7 +185,7 @@ func withCodeNames(text string) string {
 	})
 }
 
-// Guide returns a page of the customers' guide: the first one for "". Error: Nothing. It panics for faults of the
+// Guide returns a page of the customers' guide; "" is the first one. Error: Nothing. It panics for faults in the
 // documents, which tests find.
 func Guide(name string) (GuidePage, error) {
 	page, ok := guide()[cmp.Or(name, "README")]

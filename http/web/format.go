@@ -23,7 +23,7 @@ const ShortMax = 120
 // Short shortens a foreign text for a list; the page about the thing itself shows the whole text.
 func Short(text string) string { return ShortTo(text, ShortMax) }
 
-// ShortTo shortens a text to at most n bytes, and to at most 2n in HTML, which writes some characters with five.
+// ShortTo shortens a text to at most n bytes, and to at most 2n in HTML, which writes some characters as five.
 func ShortTo(text string, most int) string {
 	const dots = "…"
 	text = strings.ToValidUTF8(text, "\ufffd")
@@ -61,10 +61,10 @@ func Thin[N ~int | ~int64](n N) string {
 	return sign + digits
 }
 
-// When is a moment for people, to the minute, in UTC.
+// When writes a time for people, to the minute, in UTC.
 func When(t time.Time) string { return t.UTC().Format("2 Jan 2006 15:04") }
 
-// Soon is a future time, in UTC, with its day, because a bare hour could be on another day.
+// Soon writes a future time in UTC. It adds the day, because an hour alone could be on another day.
 func Soon(t, now time.Time) string {
 	t, now = t.UTC(), now.UTC()
 	day, at := now.Truncate(24*time.Hour), " at "+t.Format("15:04")+" UTC"
@@ -79,13 +79,13 @@ func Soon(t, now time.Time) string {
 	return "on " + t.Format("2 Jan 2006") + at
 }
 
-// Clock is a moment of today.
+// Clock writes a time of today.
 func Clock(t time.Time) string { return t.UTC().Format("15:04:05") }
 
-// Stamp is a moment for programs.
+// Stamp writes a time for programs.
 func Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// Size is a number of bytes for people, in decimal units.
+// Size writes a number of bytes for people, in decimal units.
 func Size(n int64) string {
 	switch {
 	case n >= 1e9:
@@ -98,7 +98,7 @@ func Size(n int64) string {
 	return Plural(n, "byte")
 }
 
-// Share is a part of a whole in percent.
+// Share returns a part of a whole in percent.
 func Share[N ~int | ~int64](part, whole N) string {
 	if whole == 0 {
 		return "–"
@@ -106,7 +106,7 @@ func Share[N ~int | ~int64](part, whole N) string {
 	return fmt.Sprintf("%.1f%%", 100*float64(part)/float64(whole))
 }
 
-// Exact is a moment to the second, in UTC.
+// Exact writes a time to the second, in UTC.
 func Exact(t time.Time) string { return t.UTC().Format("2 Jan 2006 15:04:05") }
 
 // isEmail reports whether a text is an email address and nothing else.
@@ -115,7 +115,7 @@ func isEmail(text string) bool {
 	return err == nil && a.Address == text
 }
 
-// Plural is a number with its unit, which is an English noun with a regular plural.
+// Plural writes a number with its unit, an English noun with a regular plural.
 func Plural[N ~int | ~int64](n N, unit string) string {
 	if n == 1 {
 		return "1 " + unit
@@ -135,7 +135,7 @@ func plural(noun string) string {
 	return noun + "s"
 }
 
-// About is a span of time as people say it: rounded to what matters.
+// About writes a duration as people say it, rounded to what matters.
 func About(d time.Duration) string {
 	switch minutes := int64((d + time.Minute/2) / time.Minute); {
 	case d < time.Minute:
@@ -151,7 +151,7 @@ func About(d time.Duration) string {
 	}
 }
 
-// Age is a number of seconds, in the unit that suits it.
+// Age writes a number of seconds in a suitable unit.
 func Age(seconds float64) string {
 	switch d := time.Duration(seconds * float64(time.Second)); {
 	case d < 2*time.Minute:
@@ -165,7 +165,7 @@ func Age(seconds float64) string {
 	}
 }
 
-// Sentence gives a text the capital letter and the full stop of a sentence.
+// Sentence adds the capital letter and the full stop of a sentence to a text.
 func Sentence(text string) string {
 	if text == "" {
 		return "It was refused."
@@ -181,10 +181,10 @@ func Used(at time.Time) string {
 	return "last used on " + When(at) + " UTC"
 }
 
-// OutcomeWord is an outcome for people.
+// OutcomeWord returns the name of an outcome for people.
 func OutcomeWord(outcome string) string { return strings.Replace(outcome, "catch_all", "catch-all", 1) }
 
-// signs are the marks of the outcomes, so that none differs only by its colour.
+// signs are the marks of the outcomes, so that they differ in more than colour.
 var signs = map[string]string{"valid": "✓", "invalid": "✕", "catch_all": "≈", "unknown": "?", "error": "!"}
 
 // State is a state for people: its word with a mark, its colour, and what it means in a sentence.
@@ -210,7 +210,7 @@ var formats = template.FuncMap{"num": number, "size": Size, "share": func(part, 
 
 func number(n any) string { return Thin(reflect.Indirect(reflect.ValueOf(n)).Int()) }
 
-// timeTag is a time for people and programs; for a zero time nothing, or another word.
+// timeTag writes a time for people and programs. For a zero time it writes nothing, or none.
 func timeTag(at any, format func(time.Time) string, none []string) template.HTML {
 	t, ok := at.(time.Time)
 	if !ok {
@@ -222,7 +222,7 @@ func timeTag(at any, format func(time.Time) string, none []string) template.HTML
 	return template.HTML(`<time datetime="` + Stamp(t) + `">` + format(t) + "</time>")
 }
 
-// anyHas reports whether a field or a method of some row is not empty.
+// anyHas reports whether a field or method is not empty in some row.
 func anyHas(rows any, field string) bool {
 	list := reflect.ValueOf(rows)
 	for i := range list.Len() {
@@ -239,17 +239,17 @@ func anyHas(rows any, field string) bool {
 type Attempt struct {
 	At      time.Time
 	Host    string
-	Source  string // our address; "": it isn't shown
+	Source  string // our address; "": not shown
 	TLS     bool
 	Rule    string
 	Ask     string // the stage of the dialogue; "": none
-	Reply   string // or why there was none
+	Reply   string // the reply, or why there was none
 	Replied bool
 	Read    string
 	Note    string
 }
 
-// stages describe stages of the dialogue before an address could be named.
+// stages describe stages of the dialogue before an address can be named.
 var stages = map[string]string{"connect": "(a connection)", "greeting": "(the greeting)", "hello": "EHLO",
 	"tls": "STARTTLS", "mail": "MAIL FROM"}
 
@@ -295,7 +295,7 @@ func controlName(witness bool) string {
 	return "a made-up name"
 }
 
-// behaviourText says what control probes showed about a receiver; "": nothing is known.
+// behaviourText describes what control probes showed about a receiver, or returns "" if nothing is known.
 func behaviourText(accepts, known bool) string {
 	switch {
 	case !known:
@@ -310,7 +310,7 @@ func behaviourText(accepts, known bool) string {
 type Talk struct {
 	Email                    string
 	Outcome, Token, Sentence string
-	Flags                    []string // what the address itself shows, in sentences
+	Flags                    []string // facts about the address itself, in sentences
 	Kept                     bool     // there is evidence
 	NoRoute                  string
 	Attempts, Controls       []Attempt
@@ -344,7 +344,7 @@ func TalkOf(r ledger.Result, c *evidence.Case, toOperators bool) *Talk {
 	return t
 }
 
-// SentenceOf is the sentence of a reason, without its word.
+// SentenceOf returns the sentence of a reason, without its word.
 func SentenceOf(r smtp.Reason) string {
 	_, sentence, _ := strings.Cut(r.Message(), " ")
 	return sentence

@@ -30,7 +30,7 @@ type Site struct {
 	fail   func(http.ResponseWriter, *http.Request, Failure)
 }
 
-// NewSite reads the pages of a folder, and panics for a fault in them. fail answers with the page "error".
+// NewSite reads the pages of a folder, and panics if one has a fault. fail answers with the page "error".
 func NewSite(files fs.FS, funcs template.FuncMap, log *slog.Logger,
 	fail func(http.ResponseWriter, *http.Request, Failure)) *Site {
 	s := &Site{mux: http.NewServeMux(), log: log, fail: fail, assets: NewAssets()}
@@ -48,13 +48,13 @@ func NewSite(files fs.FS, funcs template.FuncMap, log *slog.Logger,
 // Handle adds a route, as http.ServeMux does.
 func (s *Site) Handle(pattern string, h http.Handler) { s.mux.Handle(pattern, h) }
 
-// PatternOf is the route of a request; "" for none.
+// PatternOf returns the route of a request, or "".
 func (s *Site) PatternOf(r *http.Request) string {
 	_, pattern := s.mux.Handler(r)
 	return pattern
 }
 
-// Serve answers a request with prepared context and headers. id is its number, for the log.
+// Serve answers a request whose context and headers are prepared. id is its number, for the log.
 func (s *Site) Serve(w http.ResponseWriter, r *http.Request, id string) {
 	defer s.answerPanic(w, r, id)
 	if r.Body != nil {
@@ -71,7 +71,7 @@ func (s *Site) answerPanic(w http.ResponseWriter, r *http.Request, id string) {
 	}
 }
 
-// findRoute finds the route. The mux's own answers are replaced by pages.
+// findRoute finds the route. Pages replace the mux's own answers.
 func (s *Site) findRoute(w http.ResponseWriter, r *http.Request) {
 	if s.PatternOf(r) != "" {
 		s.mux.ServeHTTP(w, r)
@@ -105,7 +105,7 @@ func (s *Site) Asset(w http.ResponseWriter, r *http.Request) {
 }
 
 // Status is the body of the page "status".
-type Status struct{ Ledger, Checks bool } // the ledger answers; addresses are checked
+type Status struct{ Ledger, Checks bool } // whether the ledger answers; whether addresses are checked
 
 // Announce sets the status and headers of a failure. After a GET the page reloads itself after RetryAfter seconds.
 func (f Failure) Announce(w http.ResponseWriter, r *http.Request) (reload int) {
@@ -128,12 +128,12 @@ func TagOf(body []byte, more string) string {
 	return `"` + hex.EncodeToString(sum[:12]) + more + `"`
 }
 
-// WithTag writes the tag of a part into it, so that its next request names it.
+// WithTag writes a part's tag into the part, so that the browser's next request contains it.
 func WithTag(body []byte, tag string, more string) string {
 	return strings.Replace(string(body), emptyTag, `data-etag="`+template.HTMLEscapeString(tag)+`"`+more, 1)
 }
 
-// WritePart answers with a part that refreshes itself, or 304 when it has not changed.
+// WritePart answers with a part that refreshes itself, or with 304 if the part has not changed.
 func WritePart(w http.ResponseWriter, r *http.Request, body []byte) {
 	tag := TagOf(body, "")
 	w.Header().Set("ETag", tag)
@@ -152,17 +152,17 @@ func WriteHTML(w http.ResponseWriter, status int, body []byte) {
 	_, _ = w.Write(body)
 }
 
-// Confirm is the body of the page "confirm", which asks before something that can't be undone.
+// Confirm is the body of the page "confirm", which asks before an action that can't be undone.
 type Confirm struct {
 	Title        string
 	Up, Back     string   // the page before: its name and path
 	Text         []string // what would happen
-	Done         string   // why the action is no longer possible; "": it is
+	Done         string   // why the action is no longer possible; "": it is possible
 	Action, Verb string   // "" for Action: the user may not do it
 	Stay         string   // text of the link back
 }
 
-// answerMax bounds a page, because fasthttp's adaptor holds all of it in memory.
+// answerMax bounds a page, because fasthttp's adaptor keeps all of it in memory.
 const answerMax = 512 << 10
 
 //go:embed layout.html parts pages
@@ -179,9 +179,9 @@ type Frame struct {
 	Nav       []Entry  // the menu
 	Here      string   // entry of this page
 	Reload    int      // seconds; 0: the page does not load itself again
-	Live      bool     // parts of it refresh themselves
+	Live      bool     // parts of the page refresh themselves
 	Scripts   []string // assets of this page alone
-	Secret    bool     // its URL is a secret: no Referer for other sites
+	Secret    bool     // the page's URL is a secret: send no Referer to other sites
 }
 
 // Entry is a link of the menu.
@@ -253,7 +253,7 @@ func parseAll(to *template.Template, files fs.FS, globs ...string) (*template.Te
 	return to, nil
 }
 
-// bodyOf is the template of a page's file, which begins with its body; its own parts follow.
+// bodyOf returns the body template of a page's file. The file begins with it; the file's other templates follow.
 func bodyOf(source string) string {
 	body, parts, _ := strings.Cut("\n"+source, "\n{{define ")
 	text := `{{define "body"}}{{with .Body}}` + body + "{{end}}{{end}}"
@@ -285,15 +285,15 @@ type Failure struct {
 	Status      int
 	Title       string
 	Text, Next  string
-	Link, Label string // where to go on; "" for nowhere
+	Link, Label string // link to continue; "": none
 	After       int    // Retry-After in seconds; 0: none
 }
 
 // Error implements error: a handler returns a Failure to answer with the page "error".
 func (f Failure) Error() string { return f.Title }
 
-// Secure sets the headers that every answer of a page has. connect are further origins for requests of scripts, form
-// further origins for forms; https says that browsers use only https.
+// Secure sets the headers that every answer of a page has. connect are further origins to which scripts may send
+// requests, form further origins to which forms may lead. https says that browsers use only https.
 func Secure(h http.Header, connect, form string, https bool) {
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "+
 		strings.TrimSpace("connect-src 'self' "+connect)+"; "+strings.TrimSpace("form-action 'self' "+form)+

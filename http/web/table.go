@@ -17,9 +17,9 @@ import (
 //	else | There are none.
 //	{{end table}}
 //
-// The first line has the rows and the caption. row has attributes of each row; $i is its number. Each line after it is
-// a column: its head, its words (see columnWords) and the template of a cell. The first column names the row. foot has
-// the cells below all rows, else the text in place of a table without rows.
+// The first line has the rows and the caption. row has attributes of each row; $i is its number. Each further line is
+// a column: its head, its words (see columnWords) and the template of a cell. The first column names the row. The
+// line foot has the cells below all rows; the line else has the text for a table without rows.
 var tables = regexp.MustCompile(`(?s)\{\{table (.+?)\}\} ?(.*?)\n(.*?)\n\{\{end table\}\}`)
 
 // columnWords are the words of a column. Those with a colon have an argument.
@@ -64,7 +64,7 @@ func columnOf(line string) (column, error) {
 	return c, nil
 }
 
-// putBetween wraps text in the condition of a column.
+// putBetween wraps a text in the condition of its column.
 func (c column) putBetween(text string) string {
 	if c.only == "" {
 		return text
@@ -72,7 +72,7 @@ func (c column) putBetween(text string) string {
 	return "{{if " + c.only + "}}" + text + "{{end}}"
 }
 
-// writeClasses gives the classes of a cell, and its label for narrow screens.
+// writeClasses returns the classes of a cell, and its label for narrow screens.
 func (c column) writeClasses(labelled bool) (text string) {
 	if len(c.classes) > 0 {
 		text = ` class="` + strings.Join(c.classes, " ") + `"`
@@ -116,7 +116,7 @@ func writeTable(rows, caption, body string) (string, error) {
 			return "", err
 		}
 		shown := c.head
-		if name, ok := strings.CutPrefix(c.head, "-"); ok { // for readers of the screen alone
+		if name, ok := strings.CutPrefix(c.head, "-"); ok { // only for screen readers
 			c.head, shown = "", `<span class="away">`+name+"</span>"
 			c.classes = append(c.classes, "do")
 		}
@@ -134,7 +134,7 @@ func writeTable(rows, caption, body string) (string, error) {
 		cells.String() + "</tr>\n{{end}}</tbody>" + foot.String() + "</table></div>" + none + "{{end}}", nil
 }
 
-// facts finds lists of facts: each line is a name and the template of its value. Facts without a value are not shown.
+// facts finds lists of facts. Each line is a name and the template of its value. Facts without a value are not shown.
 //
 //	{{facts}}
 //	Created | {{at .Created}}
@@ -150,7 +150,7 @@ func writeFacts(lines string) string {
 	return `<dl class="facts">` + b.String() + "</dl>"
 }
 
-// expand writes the tables and facts of a template's source.
+// expand replaces the tables and facts in a template's source by HTML.
 func expand(source string) (string, error) {
 	source = facts.ReplaceAllStringFunc(source, func(found string) string {
 		return writeFacts(facts.FindStringSubmatch(found)[1])
@@ -167,8 +167,8 @@ func expand(source string) (string, error) {
 	return text, failed
 }
 
-// Chart is a bar chart with axes. Script shows the value of the bar at the pointer or the keyboard's focus; each chart
-// also has a table.
+// Chart is a bar chart with axes. A script shows the value of the bar under the pointer or with the keyboard's focus.
+// Each chart also has a table.
 type Chart struct {
 	Unit  string // unit of the highest bar, as "credits in a day"
 	Top   int64  // the highest value
@@ -204,7 +204,7 @@ func (c *Chart) Add(say, when string, parts ...Bar) {
 // Level adds the height of the line over the last bar.
 func (c *Chart) Level(value float64) { c.level = append(c.level, value) }
 
-// Times are the labels of the axis: for the first, the middle and the last bar.
+// Times returns the labels of the axis: those of the first, the middle and the last bar.
 func (c Chart) Times() []string {
 	if len(c.bars) == 0 {
 		return nil
@@ -213,7 +213,7 @@ func (c Chart) Times() []string {
 	return []string{c.bars[0].when, c.bars[last/2].when, c.bars[last].when}
 }
 
-// SVG is the drawing.
+// SVG returns the drawing.
 func (c Chart) SVG() template.HTML {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg viewBox="0 0 %d %d" preserveAspectRatio="none" width="100%%" height="120" aria-hidden="true" `+

@@ -19,7 +19,7 @@ import (
 	"rollcall/http/web"
 )
 
-// TestATableIsWrittenFromItsColumns: one line is a column, an empty one is left out, and texts are escaped.
+// TestATableIsWrittenFromItsColumns: each line gives a column, empty columns are left out, and texts are escaped.
 func TestATableIsWrittenFromItsColumns(t *testing.T) {
 	t.Parallel()
 	assets := web.NewAssets()
@@ -61,13 +61,13 @@ func TestSpansOfTimeAreRounded(t *testing.T) {
 	}
 }
 
-// badRow is a row that rows.js says would be refused.
+// badRow is a row that, by rows.js, would be refused.
 type badRow struct {
 	Row  int64
 	Text string
 }
 
-// messyTexts are the samples of package intake that are ASCII and that rows.js decides by itself.
+// messyTexts are the samples of package intake that are ASCII and that rows.js can decide alone.
 func messyTexts(t *testing.T) (texts []string) {
 	t.Helper()
 	text, err := os.ReadFile("../../actors/intake/testdata/messy.json")
@@ -85,8 +85,8 @@ func messyTexts(t *testing.T) (texts []string) {
 	return texts
 }
 
-// TestRowsAreCheckedInTheBrowserAsTheServerDoes: rows.js names the row and the words of intake.Read, and refuses
-// nothing that intake.Read takes. What it leaves to the server is in the second table.
+// TestRowsAreCheckedInTheBrowserAsTheServerDoes: rows.js names the same row in the same words as intake.Read, and
+// refuses nothing that intake.Read accepts. The second table has the rows that it leaves to the server.
 func TestRowsAreCheckedInTheBrowserAsTheServerDoes(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil {
@@ -132,10 +132,10 @@ func TestRowsAreCheckedInTheBrowserAsTheServerDoes(t *testing.T) {
 		switch got := found[i]; {
 		case len(got) > 0 && !refused:
 			t.Errorf("%q: the browser refuses it: %+v", text, got)
-		case len(got) > 0 && (got[0].Row != d.Row || !strings.HasPrefix(d.Message, got[0].Text)): // it also counts others
+		case len(got) > 0 && (got[0].Row != d.Row || !strings.HasPrefix(d.Message, got[0].Text)): // it also counts other rows
 			t.Errorf("%q: the browser says %+v, the server %d %s", text, got[0], d.Row, d.Message)
 		case len(got) == 0 && refused && i < len(same):
-			t.Errorf("%q: the browser sees nothing, the server %d %s", text, d.Row, d.Message)
+			t.Errorf("%q: the browser finds no fault, the server %d %s", text, d.Row, d.Message)
 		}
 	}
 }

@@ -31,7 +31,7 @@ const adminBytesMax = 64 << 20
 // ErrNoNode: nothing answers at the admin address.
 var ErrNoNode = errors.New("no node answers")
 
-// ReadToken reads the token from a node's data folder; "" when there is none, and then the node answers 401.
+// ReadToken reads the token from a node's data folder. It returns "" if there is none; then the node answers 401.
 func ReadToken(dataDir string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(dataDir, admin.TokenFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -46,7 +46,7 @@ func ReadToken(dataDir string) (string, error) {
 // Admin is a client of the admin listener of one node.
 type Admin struct {
 	Base   string // for people: as the operator wrote it
-	url    string // that requests begin with
+	url    string // of requests, without the path
 	Token  string
 	Author string // author of the changes; "": not given
 	http   *http.Client
@@ -67,7 +67,7 @@ func NewAdmin(base, token string) *Admin {
 	return c
 }
 
-// Call sends in (nothing if nil) as JSON and reads the answer into out. Errors as of do.
+// Call sends in as JSON (nothing if nil) and reads the answer into out. It returns the errors of Do.
 func (c *Admin) Call(ctx context.Context, method, path string, in, out any) error {
 	answer, err := c.Do(ctx, method, path, in)
 	if err != nil {
@@ -84,8 +84,8 @@ func (c *Admin) Call(ctx context.Context, method, path string, in, out any) erro
 	return nil
 }
 
-// Do sends in (nothing if nil) as JSON and returns a successful answer, whose body the caller closes. The error is
-// ErrNoNode when no connection can be made, and otherwise the node's message.
+// Do sends in as JSON (nothing if nil) and returns a successful answer; the caller closes its body. The error is
+// ErrNoNode if no connection can be made, and otherwise the node's message.
 func (c *Admin) Do(ctx context.Context, method, path string, in any) (*http.Response, error) {
 	var body io.Reader
 	if in != nil {
@@ -146,7 +146,7 @@ func (c *Admin) refusal(status int, body []byte) error {
 	return fmt.Errorf("the node at %s answers %d: check --admin", c.Base, status)
 }
 
-// commandsOf maps calls that a node's answers name to the commands that make them.
+// commandsOf maps calls of the API, as a node's answers name them, to the commands that make these calls.
 var commandsOf = strings.NewReplacer("GET /v1/receivers", "`rollcall receivers`",
 	"GET /v1/throttle/explain", "`rollcall throttle explain`", "GET /v1/throttle", "`rollcall throttle list`",
 	"GET /v1/cluster/members", "`rollcall cluster members`", "GET /v1/cluster/keys", "`rollcall cluster keys list`",
@@ -165,7 +165,7 @@ func (c *Admin) Members(ctx context.Context) (m admin.Membership, err error) {
 	return m, c.Ask(ctx, "GET", "/v1/cluster/members", nil, &m)
 }
 
-// Grant gives credits; thanks to the id of the grant a repeated request grants once.
+// Grant gives credits. Because the grant has an id, a repeated request grants them only once.
 func (c *Admin) Grant(ctx context.Context, workspace string, n int64, reason string) (b ledger.Balance, err error) {
 	body := map[string]any{"id": uuid.NewString(), "credits": n, "reason": reason}
 	return b, c.Ask(ctx, "POST", "/v1/workspaces/"+workspace+"/credits", body, &b)
@@ -186,7 +186,7 @@ func (c *Admin) CreateWorkspace(ctx context.Context, name string) (w admin.Works
 	return w, c.Ask(ctx, "POST", "/v1/workspaces", map[string]string{"name": name}, &w)
 }
 
-// Ask is call with the bound AdminTimeout.
+// Ask is Call, bounded by AdminTimeout.
 func (c *Admin) Ask(ctx context.Context, method, path string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, AdminTimeout)
 	defer cancel()

@@ -21,7 +21,7 @@ import (
 	"rollcall/smtp"
 )
 
-// Tenant is a workspace made by this program, with a key, kept in a file for this user only.
+// Tenant is a workspace that this program made, and a key to it. A file that only this user can read keeps both.
 type Tenant struct {
 	Workspace string `json:"workspace"`
 	Key       string `json:"key"`
@@ -34,10 +34,10 @@ type TenantOptions struct {
 	Credits   int64  // credits that must be available
 }
 
-// OpenTenant returns the tenant stored in the file of o, or makes one, and grants the credits that its balance lacks.
+// OpenTenant returns the tenant stored in the file of o, or makes one. It grants the credits that the balance lacks.
 func OpenTenant(ctx context.Context, operator *Admin, o TenantOptions) (Tenant, error) {
 	var t Tenant
-	if operator.Author == "" { // the program makes it by itself
+	if operator.Author == "" { // no person asked for this workspace
 		operator.Author = "rollcall " + o.Workspace
 	}
 	text, err := os.ReadFile(o.File)
@@ -127,7 +127,7 @@ func (c *Admin) WorkspaceID(ctx context.Context, typed string) (string, error) {
 	return Pick("workspace", "rollcall workspace list", typed, list)
 }
 
-// Keys lists the API keys of a workspace; of all workspaces if it is "".
+// Keys lists the API keys of a workspace, or of all workspaces if it is "".
 func (c *Admin) Keys(ctx context.Context, workspace string) (keys []admin.Key, err error) {
 	of := []admin.Workspace{{ID: workspace}}
 	if workspace == "" {
@@ -154,28 +154,28 @@ func (c *Admin) VerificationsLike(ctx context.Context, prefix string) ([]uuid.UU
 }
 
 const (
-	// prefixLeast is how many characters of an id must be typed: among a hundred UUIDs two share the first four in
-	// about one case of fourteen, and then both are named.
+	// prefixLeast is how many characters of an id must be typed. Among a hundred UUIDs, two share the first four in
+	// about one case of fourteen; then both are named.
 	prefixLeast = 4
 
-	// alikeShown is how many verifications with the same prefix are named.
+	// alikeShown bounds how many verifications with the same prefix are named.
 	alikeShown = 10
 
-	// issuesShown bounds for how many verifications the list says what they wait for: each costs a request.
+	// issuesShown bounds for how many verifications the list shows what they wait for, because each costs a request.
 	issuesShown = 5
 )
 
 // API is a client of the API, with additions for the command line.
 type API struct{ *api.Client }
 
-// NewAPI makes a client of the API at base, which calls notice when it has to wait.
+// NewAPI makes a client of the API at base. The client calls notice when it has to wait.
 func NewAPI(base, key string, notice func(string)) *API {
 	c := api.NewClient(base, key)
 	c.Notice = notice
 	return &API{c}
 }
 
-// Advised adds advice for the command line to an error.
+// Advised returns the text of an error, with advice for the command line.
 func Advised(err error) string {
 	switch {
 	case errors.Is(err, api.ErrNoAnswer):
@@ -183,12 +183,12 @@ func Advised(err error) string {
 	case errors.Is(err, api.ErrStranger):
 		return err.Error() + ": check --api"
 	case errors.Is(err, api.ErrUnfinished):
-		return err.Error() + ": run the command again, it goes on where it stopped"
+		return err.Error() + ": run the command again to continue"
 	}
 	return err.Error()
 }
 
-// FileName is the name of a file for people.
+// FileName returns the name of a file for people.
 func FileName(name *string) string {
 	if name == nil || *name == "" {
 		return "-"
@@ -196,7 +196,8 @@ func FileName(name *string) string {
 	return term.Printable(*name)
 }
 
-// VerificationID returns the id of a verification for a typed id or the beginning of one, also as shortened in a table.
+// VerificationID returns the id of a verification for a typed id or the beginning of one. A table's shortened id also
+// works.
 func (c *API) VerificationID(ctx context.Context, typed string) (string, error) {
 	if id, err := uuid.Parse(typed); err == nil {
 		return id.String(), nil
@@ -265,8 +266,8 @@ func (t Tally) Sum() (n int64) {
 	return n
 }
 
-// countFresh: a file with at most this many outcomes is counted each time, within milliseconds. A larger one is
-// counted again when a quarter more is settled, so that all its counts read it about five times.
+// countFresh bounds the outcomes of a file that is counted each time, which takes milliseconds. A larger file is
+// counted again when a quarter more is settled, so all its counts together read it about five times.
 const countFresh = 5_000
 
 // Behind reports whether counting again is worthwhile when this many are settled.

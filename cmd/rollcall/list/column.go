@@ -10,12 +10,12 @@ import (
 	"rollcall/actors/intake"
 )
 
-// rowsExamined is how many rows are examined to find the column of the addresses.
+// rowsExamined is how many rows are examined to find the column with the addresses.
 const rowsExamined = 200
 
 var errEnough = errors.New("enough rows")
 
-// findColumn finds the column of the addresses by the user's option, by its heading, or by its content.
+// findColumn finds the column with the addresses by the user's option, its heading, or its content.
 func (l *List) findColumn(wanted string) error {
 	var rows []row
 	err := l.eachRow(func(r row) error {
@@ -46,7 +46,7 @@ func (l *List) findColumn(wanted string) error {
 	if l.Headings != nil {
 		body = rows[1:]
 	}
-	held := make([]int, l.Width) // cells with an @ sign, by column
+	held := make([]int, l.Width) // number of cells with an @ sign, by column
 	for _, r := range body {
 		for i, text := range r.cells {
 			if strings.Contains(text, "@") {
@@ -119,10 +119,10 @@ func (l *List) columnNames(body []row) string {
 	return strings.Join(names, ", ")
 }
 
-// headingOf is the heading of a column; "" when there is none.
+// headingOf returns the heading of a column, or "".
 func (l *List) headingOf(i int) string { return strings.TrimSpace(row{cells: l.Headings}.cellOf(i)) }
 
-// Heading names the column of the addresses, for people.
+// Heading names the column with the addresses, for people.
 func (l *List) Heading() string {
 	if h := l.headingOf(l.Column); h != "" {
 		return fmt.Sprintf("column %d, %q", l.Column+1, h)
@@ -145,7 +145,7 @@ func isMailHeading(heading string) bool {
 	return false
 }
 
-// hasAddress reports whether a row holds an address, so that it is not a row of headings.
+// hasAddress reports whether a row holds an address. A row that does is not a row of headings.
 func hasAddress(r row) bool {
 	for _, text := range r.cells {
 		if d := intake.Check(strings.TrimSpace(text), r.number); d == nil || len(d.Means) > 0 {

@@ -34,7 +34,7 @@ func utf16le(text string) string {
 	return b.String()
 }
 
-// TestListsArePut into one column, whatever they are written in.
+// TestListsArePut: lists of every format become one column.
 func TestListsArePut(t *testing.T) {
 	t.Parallel()
 	anna := []string{"anna@a.test", "bert@b.test"}
@@ -92,7 +92,7 @@ func TestListsArePut(t *testing.T) {
 	}
 }
 
-// TestListsThatNobodyCanRead are refused with what to do.
+// TestListsThatNobodyCanRead: the refusal says what to do.
 func TestListsThatNobodyCanRead(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -114,7 +114,7 @@ func TestListsThatNobodyCanRead(t *testing.T) {
 		!strings.Contains(err.Error(), `no column "c": its columns are 1 "a"`), "got %v", err)
 }
 
-// TestResultsAreJoined: each result stands in the row of its address, in CSV files and in workbooks.
+// TestResultsAreJoined: each result is in the row of its address, in CSV files and in workbooks.
 func TestResultsAreJoined(t *testing.T) {
 	t.Parallel()
 	text := "name;email;result\nAnna;anna@A.test;x\nNobody;;\nBert;<bert@b.test>;=1+1\nAnna;anna@a.test\n"
@@ -147,7 +147,7 @@ func TestResultsAreJoined(t *testing.T) {
 	}
 }
 
-// TestCleanCopies have what is right and what is certain.
+// TestCleanCopies: a clean copy has the good rows and the rows with a certain correction.
 func TestCleanCopies(t *testing.T) {
 	t.Parallel()
 	text := "email\nanna@a.test\n\nBert <bert@b.test>\nc@c.test; d@d.test\nnobody\nanna@a.test\n"

@@ -19,24 +19,24 @@ import (
 
 // Options are the user's hints about a list; with the zero value all is detected.
 type Options struct {
-	Column    string // heading or number, from 1, of the addresses
+	Column    string // with the addresses: its heading, or its number from 1
 	Delimiter string // one character, or "tab"
 }
 
 // List is a file of addresses, open for reading.
 type List struct {
 	Name     string
-	Form     string   // what it is, such as "CSV in UTF-16 with semicolons"; "" when the service accepts it as it is
+	Form     string   // what it is, such as "CSV in UTF-16 with semicolons"; "" if the service accepts the file unchanged
 	Headings []string // of its columns; nil: the first row has none
-	Column   int      // of the addresses, from 0
+	Column   int      // index of the column with the addresses
 	Width    int      // how many columns it has
 
 	source    io.ReaderAt
 	size      int64
-	kind      intake.Kind // of the whole file, if it is not plain CSV
-	latin1    bool        // not UTF-8, so taken for Windows-1252
+	kind      intake.Kind // of a file that is not plain CSV
+	latin1    bool        // the file isn't UTF-8, so it is read as Windows-1252
 	delimiter rune
-	sep       bool // its first line only names the delimiter
+	sep       bool // the first line only names the delimiter
 }
 
 // ErrColumn: it is not clear which column has the addresses.
@@ -100,7 +100,7 @@ func (l *List) findText(delimiter string) error {
 	return nil
 }
 
-// asUTF8 is the file in UTF-8 with lines that end in LF or CRLF, without a byte order mark.
+// asUTF8 returns the file in UTF-8, without a byte order mark, with lines that end in LF or CRLF.
 func (l *List) asUTF8() io.Reader {
 	r := io.Reader(io.NewSectionReader(l.source, 0, l.size))
 	switch {
@@ -155,10 +155,10 @@ func (l *List) firstLines() (lines []string, err error) {
 	return lines, nil
 }
 
-// noDelimiter is a character that occurs in no text, so that a file without a delimiter is read as one column.
+// noDelimiter occurs in no text, so that a file without a delimiter is read as one column.
 const noDelimiter = '\x1f'
 
-// findDelimiter returns the delimiter that four of five lines have outside quotes, or noDelimiter.
+// findDelimiter returns the character that stands outside quotes in four of five lines, or noDelimiter.
 func findDelimiter(lines []string) rune {
 	for _, d := range []rune{'\t', ';', ',', '|'} {
 		records, with := 0, 0
@@ -183,7 +183,7 @@ func findDelimiter(lines []string) rune {
 	return noDelimiter
 }
 
-// Plain reports whether the service accepts the bytes of the file as they are, if its rows have no defects.
+// Plain reports whether the service accepts the bytes of the file unchanged, apart from rows with defects.
 func (l *List) Plain() bool { return l.Form == "" }
 
 // describeForm describes the format of a file other than one column of CSV in UTF-8.

@@ -14,18 +14,18 @@ import (
 	"rollcall/actors/intake"
 )
 
-// Bounds of an unpacked workbook: a million rows of some columns, mostly on disk.
+// Bounds of an unpacked workbook: a million rows of a few columns, mostly on disk.
 const (
 	unpackedMax = 2 << 30
 	inMemoryMax = 64 << 20
 )
 
 type row struct {
-	number int64 // as an editor or a spreadsheet counts
+	number int64 // of the line or row, as an editor or a spreadsheet shows it
 	cells  []string
 }
 
-// cellOf returns the cell of a column; "" when the row is shorter.
+// cellOf returns the cell of a column, or "" if the row is shorter.
 func (r row) cellOf(column int) string {
 	if column < len(r.cells) {
 		return r.cells[column]
@@ -46,7 +46,7 @@ func (l *List) eachRow(visit func(row) error) error {
 			return nil
 		}
 		if bad := (*csv.ParseError)(nil); errors.As(err, &bad) {
-			return fmt.Errorf("%s: row %d: a quote (\") is not closed, or stands within a cell: correct it", l.Name,
+			return fmt.Errorf("%s: row %d: a quote (\") is not closed or stands inside a cell: correct it", l.Name,
 				bad.StartLine)
 		}
 		if err != nil {
@@ -114,9 +114,9 @@ func (l *List) eachOfWorkbook(visit func(row) error) (err error) {
 
 var errStopped = errors.New("stopped")
 
-// Walk checks each row as the service will: it calls address for each row with a good address, and defect for each
-// other row, until that returns false. In a list that the service would not accept as it is, rows without an address
-// are no defects; skipped is their number.
+// Walk checks each row as the service will. It calls address for each row with a good address, and defect for each
+// other row, until defect returns false. In a list that the service would not accept unchanged, rows without an
+// address are no defects; skipped counts them.
 func (l *List) Walk(address func(text string), defect func(*intake.Defect) bool) (skipped int64, err error) {
 	if l.Plain() {
 		_, err := intake.Inspect(io.NewSectionReader(l.source, 0, l.size), intake.Limits{RowsMax: intake.RowsCeiling},
@@ -154,11 +154,11 @@ func (l *List) Walk(address func(text string), defect func(*intake.Defect) bool)
 	return skipped, err
 }
 
-// Changes are the differences of a clean copy.
+// Changes counts how a clean copy differs from its list.
 type Changes struct {
-	Kept      int64            // addresses as they were
-	Corrected []*intake.Defect // rows replaced by the address that they mean
-	LeftOut   []*intake.Defect // rows without a certain address; and notes
+	Kept      int64            // number of unchanged addresses
+	Corrected []*intake.Defect // rows replaced by the address that they certainly mean
+	LeftOut   []*intake.Defect // rows without a certain address, and notes
 	Skipped   int64            // rows without an address
 }
 
@@ -171,14 +171,14 @@ func (c Changes) Written() (n int64) {
 	return n
 }
 
-// Clean writes the addresses of a list for the service: one in each row. With mend it corrects defects; otherwise it
-// leaves out rows with defects.
+// Clean writes the addresses of a list for the service, one in each row. With mend it corrects rows with defects
+// where that is certain; it leaves out all other rows with defects.
 func (l *List) Clean(w io.Writer, mend bool) (c Changes, err error) {
 	buffer := bufio.NewWriter(w)
 	out := csv.NewWriter(buffer)
 	c.Skipped, err = l.Walk(func(text string) {
 		c.Kept++
-		_ = out.Write([]string{text}) // out.Error has what failed
+		_ = out.Write([]string{text}) // out.Error returns the failure
 	}, func(d *intake.Defect) bool {
 		if !mend || d.Kind == intake.KindBeside || len(d.Means) == 0 {
 			c.LeftOut = append(c.LeftOut, d)
@@ -194,7 +194,7 @@ func (l *List) Clean(w io.Writer, mend bool) (c Changes, err error) {
 	return c, errors.Join(err, out.Error(), buffer.Flush())
 }
 
-// sent returns the address that was sent to the service for a cell; "": none was.
+// sent returns the address that the service got for a cell, or "".
 func sent(text string, number int64, mend bool) string {
 	d := intake.Check(text, number)
 	switch {
@@ -206,8 +206,8 @@ func sent(text string, number int64, mend bool) string {
 	return ""
 }
 
-// Join puts results beside their rows: it calls put with a row of headings and then with each row of the list, followed
-// by the cells that of returns for its address. Rows whose address was not sent get blanks there. mend reports whether
+// Join calls put for a row of headings and for each row of the list, with its results behind the row's own cells. of
+// returns the result cells of an address; they are blank for a row whose address was not sent. mend says whether
 // addresses were corrected before they were sent.
 func (l *List) Join(headings []string, of func(address string) []string, mend bool, put func([]string) error) error {
 	first := make([]string, l.Width)
@@ -248,7 +248,7 @@ type Writer struct {
 	count int
 }
 
-// IsWorkbook reports whether a file name is that of a workbook.
+// IsWorkbook reports whether a file name is the name of a workbook.
 func IsWorkbook(name string) bool { return strings.HasSuffix(strings.ToLower(name), ".xlsx") }
 
 // NewWriter begins a file: a workbook, or CSV.

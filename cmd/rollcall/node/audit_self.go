@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// auditFirst bounds the wait for the first audit of a node: soon, because a start may follow a crash or a restore,
-	// but not at the same time as the other nodes.
+	// auditFirst bounds the wait for the first audit of a node. It is short, because a start may follow a crash or a
+	// restore, but random, so that not all nodes audit at the same time.
 	auditFirst = 2 * time.Minute
 	// auditWithin bounds one audit, unless the interval of audits is longer. A ledger with 1,000,000 outcomes takes a
 	// fraction of a second. Guess.
@@ -107,7 +107,7 @@ func (s *selfAudit) once(ctx context.Context) {
 		"entries", report.Entries, "took", took)
 }
 
-// compare logs when the ledger is older than at the last audit, and remembers the present one.
+// compare logs if the ledger is older than at the last audit, and stores the present state.
 func (s *selfAudit) compare(report ledger.AuditReport) {
 	var before auditMark
 	if text, err := os.ReadFile(s.file); err == nil && json.Unmarshal(text, &before) == nil &&

@@ -17,7 +17,7 @@ import (
 	"rollcall/ledger"
 )
 
-// auditScript is a ledger whose audits are told in advance; the last one is repeated.
+// auditScript is a ledger with prepared audits; the last one is repeated.
 type auditScript struct {
 	steps []auditStep
 	at    []time.Time
@@ -29,8 +29,8 @@ type auditStep struct {
 	takes  time.Duration
 }
 
-// selfAuditRig runs a self-audit of a script in the bubble for a time, and gives
-// its metrics, without the common part of their names, and its log.
+// selfAuditRig runs a self-audit of a script in the bubble for a time. It returns the log, and the metrics without
+// the common part of their names.
 func selfAuditRig(t *testing.T, file string, script *auditScript, runs time.Duration) (map[string]float64, string) {
 	t.Helper()
 	var log bytes.Buffer
@@ -48,15 +48,15 @@ func selfAuditRig(t *testing.T, file string, script *auditScript, runs time.Dura
 	return metrics, log.String()
 }
 
-// TestSelfAuditRunsSoonAndThenEveryHour: after an audit that fails or takes too long, the next one still comes. The
-// time of the last success stays.
+// TestSelfAuditRunsSoonAndThenEveryHour: after an audit that fails or takes too long, the next one still runs, and
+// the metric keeps the time of the last success.
 func TestSelfAuditRunsSoonAndThenEveryHour(t *testing.T) {
 	file := filepath.Join(t.TempDir(), auditFile)
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		script := &auditScript{steps: []auditStep{
 			{report: ledger.AuditReport{Entries: 7}, takes: 30 * time.Second},
-			{takes: 100 * time.Hour}, // cut off after the hour
+			{takes: 100 * time.Hour}, // ended after an hour
 			{err: errors.New("database away")},
 		}}
 		metrics, log := selfAuditRig(t, file, script, 5*time.Hour)
@@ -76,7 +76,7 @@ func TestSelfAuditRunsSoonAndThenEveryHour(t *testing.T) {
 	})
 }
 
-// TestSelfAuditTellsViolations: the log lines have ids and no details, and their number is bounded.
+// TestSelfAuditTellsViolations: the log lines have ids but no details, and their number is bounded.
 func TestSelfAuditTellsViolations(t *testing.T) {
 	file := filepath.Join(t.TempDir(), auditFile)
 	synctest.Test(t, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestSelfAuditTellsViolations(t *testing.T) {
 	})
 }
 
-// TestSelfAuditTellsAnOlderLedger once, also over a restart.
+// TestSelfAuditTellsAnOlderLedger: an older ledger is logged once, also after a restart.
 func TestSelfAuditTellsAnOlderLedger(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "data", auditFile)
 	for _, c := range []struct {

@@ -36,7 +36,7 @@ type edgeOptions struct {
 	certs    *certificates
 }
 
-// nodes counts the members of the cluster by the ledger, whether or not they see each other.
+// nodes returns how many members the cluster has by the ledger, whether or not they see each other.
 func (n *Node) nodes() (in int) {
 	if roll := n.Cluster.Snapshot(); roll != nil {
 		for _, row := range roll.Nodes {
@@ -48,7 +48,7 @@ func (n *Node) nodes() (in int) {
 	return max(in, 1)
 }
 
-// startEdge starts the three listeners; the storage first, because the API answers with its address.
+// startEdge starts the three listeners. The storage comes first, because the API's answers contain its address.
 func (n *Node) startEdge(ctx context.Context, c config.Config, book *sqlstore.Store, o edgeOptions) (err error) {
 	if o.trusted, err = listen.ParseTrusted(c.HTTP.TrustedProxies); err != nil {
 		return err
@@ -152,7 +152,7 @@ func (n *Node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.S
 	if !strings.HasPrefix(c.Admin.Listen, config.UnixPrefix) {
 		n.AdminURL = publicURL("", c.Admin.Listen, c.Admin.TLSCert, operator.Addr())
 	}
-	n.stops = append([]stopper{{"admin", operator.Stop}}, n.stops...) // answers until the end
+	n.stops = append([]stopper{{"admin", operator.Stop}}, n.stops...) // stops last, so that it answers until the end
 	n.add("audits", func(context.Context) error { operator.Drain(); return nil })
 	return nil
 }
@@ -171,14 +171,14 @@ func apiOptions(c config.Config, book *sqlstore.Store, o edgeOptions, url func(u
 		Wake: o.wake, Log: o.log, Registerer: o.registry}
 }
 
-// connectionPlaces is how many connections a listener accepts: as configured, but at most a fraction of the files that
-// this process may open, so that some are left for receivers and the ledger.
+// connectionPlaces returns how many connections a listener accepts: the configured number, but at most a fraction of
+// the files that this process may open, so that receivers and the ledger get the rest.
 func connectionPlaces(configured, part int, log *slog.Logger, listener string) int {
 	places := openFiles() / part
 	if places >= configured {
 		return configured
 	}
-	log.Warn("fewer connections than configured, since the system lets this process open few files", "listener", listener,
+	log.Warn("fewer connections than configured: the system lets this process open too few files", "listener", listener,
 		"connections", places, "configured", configured, "files", openFiles())
 	return places
 }
@@ -188,7 +188,7 @@ func workspaceLimits(c config.Config) ledger.Limits {
 		Unpaid: int64(c.Limits.UnpaidPerDay)}
 }
 
-// publicURL is the URL of a listener: as configured, or from the address that it got.
+// publicURL returns the URL of a listener: the configured one, or one made from the address at which it listens.
 func publicURL(configured, listen, cert string, at net.Addr) string {
 	if configured != "" && !strings.HasSuffix(listen, ":0") {
 		return configured
@@ -229,14 +229,14 @@ func newCertificates(r prometheus.Registerer, log *slog.Logger) *certificates {
 	return c
 }
 
-// follow loads the files of a listener and follows their changes until stop is called;
-// nil settings and no error without files.
+// follow loads the certificate files of a listener and follows their changes until stop is called. Without files,
+// settings and error are nil.
 func (c *certificates) follow(ctx context.Context, listener, certFile, keyFile string) (settings *tls.Config,
 	stop func(context.Context) error, err error) {
 	if certFile == "" {
 		return nil, func(context.Context) error { return nil }, nil
 	}
-	watch := config.WatchFiles(certFile, keyFile) // before loading, so that a change in between is seen
+	watch := config.WatchFiles(certFile, keyFile) // before loading, so that a change during it is seen
 	pair, err := listen.LoadPair(certFile, keyFile)
 	if err != nil {
 		return nil, nil, err
@@ -258,7 +258,7 @@ func (c *certificates) reload(listener string, pair *listen.Pair) {
 	c.log.Info("new certificate in force", "listener", listener, "until", pair.End())
 }
 
-// noteLoaded logs a pair that came into use.
+// noteLoaded logs a certificate that came into use.
 func (c *certificates) noteLoaded(listener string, pair *listen.Pair) {
 	c.used.WithLabelValues(listener).Set(1)
 	c.ends.WithLabelValues(listener).Set(float64(pair.End().Unix()))
@@ -289,7 +289,7 @@ func (n *Node) addPages(ctx context.Context, c config.Config, book *sqlstore.Sto
 	return nil
 }
 
-// ProviderOf returns the configured provider, with its secret read; nil for none. It makes no connection.
+// ProviderOf returns the configured provider with its secret, or nil if none is configured. It makes no connection.
 func ProviderOf(d config.Dashboard) (*signin.ProviderOptions, error) {
 	if !d.Enabled || d.OIDCIssuer == "" {
 		return nil, nil
@@ -301,7 +301,7 @@ func ProviderOf(d config.Dashboard) (*signin.ProviderOptions, error) {
 	return &signin.ProviderOptions{Issuer: d.OIDCIssuer, ClientID: d.OIDCClientID, Secret: secret, Name: d.OIDCName}, nil
 }
 
-// pagesURL is the URL of the pages; "" until the listener has its address, and when they are disabled.
+// pagesURL returns the URL of the pages. It is "" if they are disabled, and until the listener has its address.
 func (n *Node) pagesURL() string {
 	if url := n.pages.Load(); url != nil {
 		return *url
@@ -309,7 +309,7 @@ func (n *Node) pagesURL() string {
 	return ""
 }
 
-// pagesOrigin is the scheme, host and port of pagesURL, as browsers send them.
+// pagesOrigin returns the scheme, host and port of pagesURL, as browsers send them.
 func (n *Node) pagesOrigin() string {
 	u, err := url.Parse(n.pagesURL())
 	if err != nil || u.Host == "" {

@@ -38,12 +38,12 @@ import (
 )
 
 const (
-	// domainsMax is how many domains of one verification are in work at a time. Measured: enough to keep a node busy,
-	// within the memory of docs/developers/measured.md.
+	// domainsMax is how many domains of one verification are in work at a time. Measured: this keeps a node busy
+	// within the memory in docs/developers/measured.md.
 	domainsMax = 1024
 
-	// domainsLeast is how many of these a file may have even if the run queue is long: even receivers that take a
-	// second for a reply then give hundreds a second.
+	// domainsLeast is how many domains of a file may be in work even if the run queue is long. Even if receivers take
+	// a second for a reply, so many domains give hundreds of replies a second.
 	domainsLeast = 16
 
 	// SessionsMax bounds the SMTP sessions of a node. When the system allows fewer open files, descriptorsKept are left
@@ -71,8 +71,8 @@ func (n *Node) startLab(c config.Config, o Options) (config.Config, error) {
 	if o.LabGreylist > 0 {
 		options.GreylistWait = o.LabGreylist
 	}
-	// The lab needs no limit: its only client is this node, which limits itself, and a 421 from the lab would make the
-	// node pause. A session that is just closing counts, too.
+	// The lab needs no limit on sessions: its only client is this node, which limits itself, and a 421 from the lab
+	// would make the node pause. The factor of two is for sessions that are just closing.
 	options.SessionsMax = 2 * SessionsMax
 	lab, err := smtplab.Start(options)
 	if err != nil {
@@ -110,14 +110,14 @@ func nodeIdentity(c config.Config) (uuid.UUID, error) {
 	return id, nil
 }
 
-// NewResolver asks the configured DNS servers, and drops hosts that must not be dialled. With lab it asks the lab's DNS
-// in this process.
+// NewResolver makes a resolver that asks the configured DNS servers and drops hosts that must not be dialled. With
+// lab it asks the lab's DNS in this process.
 func NewResolver(c config.Config, turn mx.Turn, lab bool) (*mx.Resolver, error) {
 	o := mx.Options{Servers: c.DNS.Servers, Timeout: c.DNS.Timeout.Duration, IPv6: hasIPv6(),
 		Allow: smtp.NewDialGuard(AllowNetworks(c)).Allows, TTLMin: routeTTLMin, TTLMax: routeTTLMax, CacheMax: routesMax,
 		Turn: turn}
 	if len(c.SMTP.AllowNetworks) == 0 {
-		o.KnownName = "com" // allowed networks mean a lab, whose DNS knows only its own names
+		o.KnownName = "com" // networks are allowed only for a lab, whose DNS doesn't know com
 	}
 	if lab {
 		o.Only = smtplab.TopLevel
@@ -130,7 +130,8 @@ func AllowNetworks(c config.Config) []netip.Prefix {
 	return parsed(c.SMTP.AllowNetworks, netip.MustParsePrefix)
 }
 
-// sourceAddresses returns the addresses to speak from; if none is configured, one invalid: the system chooses.
+// sourceAddresses returns the addresses to speak from. If none is configured, it returns one invalid address: the
+// system chooses.
 func sourceAddresses(c config.Config) []netip.Addr {
 	if len(c.SMTP.SourceAddresses) == 0 {
 		return []netip.Addr{{}}
@@ -138,7 +139,7 @@ func sourceAddresses(c config.Config) []netip.Addr {
 	return parsed(c.SMTP.SourceAddresses, netip.MustParseAddr)
 }
 
-// parsed reads texts of a configuration, which has been checked.
+// parsed parses texts of a configuration that were checked before.
 func parsed[T any](texts []string, parse func(string) T) []T {
 	list := make([]T, len(texts))
 	for i, text := range texts {
@@ -162,14 +163,14 @@ func hasIPv6() bool {
 	return false
 }
 
-// helloName is our name in EHLO: configured, or this host's full name.
+// helloName returns our name in EHLO: the configured name, or this host's full name.
 func helloName(c config.Config) (string, error) {
 	if c.SMTP.HelloName != "" {
 		return c.SMTP.HelloName, nil
 	}
 	name, err := os.Hostname()
 	if err != nil {
-		return "", fmt.Errorf("smtp.hello_name is not set and this host does not know its name: %w", err)
+		return "", fmt.Errorf("smtp.hello_name is not set and this host has no full name: %w", err)
 	}
 	if strings.Contains(name, ".") {
 		return name, nil
@@ -177,7 +178,7 @@ func helloName(c config.Config) (string, error) {
 	return fullName(name), nil
 }
 
-// fullName asks the system for the full form of a short host name, for two seconds at most, and returns the short one
+// fullName asks the system for the full form of a short host name, for two seconds at most. It returns the short name
 // if there is none.
 func fullName(short string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -218,11 +219,11 @@ func newSources(c config.Config, hello string, o engineOptions) (*egress.Pool, e
 	returnPath := cmp.Or(c.SMTP.ReturnPath, "postmaster@"+hello)
 	from, err := smtp.ParseAddress(returnPath)
 	if err != nil {
-		from = smtp.Address{} // then replies are not searched for it
+		from = smtp.Address{} // replies are not searched for an empty address
 	}
 	port, limits, list := uint16(c.SMTP.Port), smtp.DefaultLimits(), []egress.Source(nil)
-	// Unacknowledged bytes are dropped before this node may be counted out. In a trial with short hours, a receiver also
-	// forgets a session that much sooner.
+	// A connection with unacknowledged bytes is ended before other nodes may count this node out. In a trial with
+	// short hours, a receiver also forgets a session that much sooner.
 	limits.Unacknowledged, limits.Unended = cluster.DefaultTimes().Unacknowledged, o.hour.Of(limits.Unended)
 	for _, a := range sourceAddresses(c) {
 		dialer := newDialer(c, a)
@@ -242,7 +243,7 @@ func newDialer(c config.Config, source netip.Addr) smtp.Dialer {
 		ConnectTimeout: smtp.ConnectTimeout})
 }
 
-// openFiles is how many files this process may open.
+// openFiles returns how many files this process may open.
 func openFiles() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -251,7 +252,7 @@ func openFiles() int {
 	return int(min(limit.Cur, math.MaxInt))
 }
 
-// sessionSlots is how many SMTP sessions this process can have.
+// sessionSlots returns how many SMTP sessions this process can have.
 func sessionSlots() int { return min(SessionsMax, max(64, (openFiles()-descriptorsKept)/2)) }
 
 func (n *Node) workOptions(c config.Config, id uuid.UUID, resolver *mx.Resolver, facts *domain.Facts,
@@ -264,7 +265,7 @@ func (n *Node) workOptions(c config.Config, id uuid.UUID, resolver *mx.Resolver,
 		key, _ := n.table.Match(r.Receiver, names, r.Domain)
 		return key
 	}
-	waits := durations(c.Retry.GreylistWaits) // of receivers without their own
+	waits := durations(c.Retry.GreylistWaits) // for receivers without waits of their own
 	return dispatcher.Options{
 		Book: n.Book, Node: id, Log: o.log, LeasesMax: c.Limits.FilesAtOnce, BytesMax: c.Limits.FileBytesAtOnce,
 		Ahead: n.Cluster.Ahead, Weight: n.settings.Weight, Metrics: dispatcher.NewMetrics(o.registry),

@@ -29,8 +29,8 @@ import (
 	"rollcall/smtp/identity"
 )
 
-// firstLook is how long a starting node waits for the first check of its identity. If that takes longer it joins as
-// ineligible, and probes when the check is done. Guess: healthy DNS answers within a second.
+// firstLook is how long a starting node waits for the first check of its identity. If the check takes longer, the
+// node joins as ineligible, and probes when the check is done. Guess: healthy DNS answers within a second.
 const firstLook = 2 * time.Second
 
 // listsFile is the file in the data folder with the last answers of block lists.
@@ -63,7 +63,7 @@ func newSelfCheck(c config.Config, n *cluster.Node, o engineOptions) (*selfCheck
 		s.reach = &identity.Reach{}
 	}
 	options.Reach, options.Log, options.Changed = s.reach, o.log, s.changed
-	if !strings.HasPrefix(c.Ledger.URL, "sqlite:") { // that one has this machine's clock
+	if !strings.HasPrefix(c.Ledger.URL, "sqlite:") { // the embedded ledger uses this machine's clock
 		options.Offset = func() (time.Duration, bool) { return n.ClockOffset(), n.Snapshot() != nil }
 	}
 	options.Suspensions = func() []identity.Suspension { return suspensionsOf(s.sources) }
@@ -72,9 +72,9 @@ func newSelfCheck(c config.Config, n *cluster.Node, o engineOptions) (*selfCheck
 	return s, nil
 }
 
-// start begins to check, and waits a moment for the first result.
+// start begins the checks, and waits at most firstLook for the first result.
 func (s *selfCheck) start(ctx context.Context) (stop func(context.Context) error) {
-	s.apply() // it may not until something is known
+	s.apply() // the node may not probe until something is known
 	stop = process.Background(ctx, s.watch.Run)
 	select {
 	case <-s.first:
@@ -83,7 +83,7 @@ func (s *selfCheck) start(ctx context.Context) (stop func(context.Context) error
 	return stop
 }
 
-// ineligible returns why the node may not probe now; "": it may.
+// ineligible returns why the node may not probe now, or "" if it may.
 func (s *selfCheck) ineligible() string {
 	if !s.enforced {
 		return ""
@@ -126,11 +126,11 @@ func (s *selfCheck) check(ctx context.Context) (admin.Identity, error) {
 	return admin.IdentityOf(report, s.enforced), err
 }
 
-// noWay are the errors of connections that the network prevents.
+// noWay are the errors that mean that the network prevents a connection.
 var noWay = []error{syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ETIMEDOUT,
 	syscall.EPERM, syscall.EACCES, context.DeadlineExceeded, os.ErrDeadlineExceeded}
 
-// note records whether connecting to a receiver succeeded. It ignores faults of this machine, such as too many open
+// note records whether a connection to a receiver succeeded. It ignores faults of this machine, such as too many open
 // files, which say nothing about the network.
 func (s *selfCheck) note(receiver string, err error) {
 	if s.reach == nil {
@@ -158,7 +158,7 @@ func (s *selfCheck) opened(open openFunc) openFunc {
 	}
 }
 
-// suspensionsOf tells how many receivers refuse a node's sources.
+// suspensionsOf returns how many receivers refuse each of a node's sources.
 func suspensionsOf(sources *egress.Pool) []identity.Suspension {
 	var out []identity.Suspension
 	for _, s := range sources.State(time.Now()) {
@@ -168,7 +168,7 @@ func suspensionsOf(sources *egress.Pool) []identity.Suspension {
 	return out
 }
 
-// IdentityOptions are the checks of a configuration.
+// IdentityOptions returns the checks of a configuration.
 func IdentityOptions(c config.Config) (identity.Options, error) {
 	client, err := identity.NewClient(c.DNS.Servers, c.DNS.Timeout.Duration)
 	if err != nil {
@@ -193,7 +193,8 @@ func IdentityOptions(c config.Config) (identity.Options, error) {
 	return o, nil
 }
 
-// identitySources are the addresses that receivers see: as configured, or what the system would choose.
+// identitySources returns the addresses that receivers see: the configured ones, or those that the system would
+// choose.
 func identitySources(c config.Config, hello, returnPath string) (out []identity.Source, err error) {
 	addrs := c.Identity.PublicAddresses
 	if len(addrs) == 0 {
@@ -208,7 +209,7 @@ func identitySources(c config.Config, hello, returnPath string) (out []identity.
 	for _, to := range sampleTargets(c) {
 		a, failed := identity.LocalFor(to)
 		if failed != nil {
-			err = failed // no route for this family
+			err = failed // this machine has no route for this address family
 			continue
 		}
 		out = append(out, identity.Source{Addr: a, Hello: hello, ReturnPath: returnPath})
@@ -219,8 +220,8 @@ func identitySources(c config.Config, hello, returnPath string) (out []identity.
 	return out, err
 }
 
-// sampleTargets are addresses that stand for all receivers: documentation addresses for
-// the Internet, the lab's network in a lab.
+// sampleTargets returns addresses that stand for all receivers: documentation addresses for the Internet, the lab's
+// network in a lab.
 func sampleTargets(c config.Config) []netip.Addr {
 	if networks := AllowNetworks(c); len(networks) > 0 {
 		return []netip.Addr{networks[0].Masked().Addr().Next()}
@@ -232,7 +233,7 @@ func sampleTargets(c config.Config) []netip.Addr {
 	return targets
 }
 
-// waysOut are dialers for the hosts of identity.reach: one for each local address.
+// waysOut returns dialers to the hosts of identity.reach, one for each local address.
 func waysOut(c config.Config) (out []identity.Way) {
 	for _, source := range sourceAddresses(c) {
 		way := identity.Way{Dial: newDialer(c, source), Port: c.SMTP.Port}
@@ -268,7 +269,7 @@ func (identityMetrics) Describe(to chan<- *prometheus.Desc) {
 	to <- nodeEligibleDesc
 }
 
-// Collect implements prometheus.Collector. Of several block lists the worst is shown.
+// Collect implements prometheus.Collector. Of several block lists it shows the worst.
 func (m identityMetrics) Collect(to chan<- prometheus.Metric) {
 	type key struct {
 		check  identity.Check

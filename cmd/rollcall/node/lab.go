@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// stopWait bounds the drain of a node; the operators' contract allows 30 s from signal to exit, and the remainder
-	// is for the process itself.
+	// stopWait bounds the drain of a node. A node may take 30 s from signal to exit, so 2 s remain for the process
+	// itself.
 	stopWait = 28 * time.Second
 
-	// labGiveUp is the retry.give_up_after of a lab: several times its greylisting of 3 s, but short enough for a
-	// person who watches.
+	// labGiveUp is the retry.give_up_after of a lab: several times its greylisting of 3 s, but short for a person who
+	// watches.
 	labGiveUp = 15 * time.Second
 )
 
-// LocalConfig gives a node in this process its own folder and free ports.
+// LocalConfig gives a node in this process a folder of its own and free ports.
 func LocalConfig(c config.Config, folder string, lab bool) config.Config {
 	const anyPort = "127.0.0.1:0"
 	c.DataDir, c.Ledger.URL = folder, "sqlite:"+filepath.Join(folder, "ledger.db")
-	c.Ledger.DiskReserve = 0 // it holds no customer's money
+	c.Ledger.DiskReserve = 0 // this ledger holds no customer's money
 	c.HTTP.Listen, c.HTTP.PublicURL = anyPort, ""
 	c.Upload.Listen, c.Upload.PublicURL = anyPort, ""
 	c.Admin.Listen = anyPort
@@ -58,7 +58,7 @@ func LabConfig(c config.Config) config.Config {
 	return c
 }
 
-// StopNode drains a node, also when ctx has ended.
+// StopNode drains a node, also if ctx has ended.
 func StopNode(ctx context.Context, n *Node) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWait)
 	defer cancel()
@@ -68,16 +68,17 @@ func StopNode(ctx context.Context, n *Node) error {
 	return nil
 }
 
-// labHour is how long an hour lasts with simulated receivers, for them and for the node, so that a first-time user does
-// not wait an hour until a receiver's refusal budget is fresh again.
+// labHour is how long an hour lasts for simulated receivers and for their node. Otherwise a new user would wait an
+// hour until a receiver's refusal budget is fresh again.
 const labHour = time.Minute
 
-// LabOptions are the options of a node with its own simulated receivers, for which facts learned earlier are not true.
+// LabOptions are the options of a node with its own simulated receivers. Facts learned earlier are not true for these
+// receivers.
 func LabOptions(log *slog.Logger) Options {
 	return Options{Lab: true, Hour: labHour, Forgets: true, Log: log}
 }
 
-// factsOf returns a ledger's facts about receivers, or with fresh only those learned from now on.
+// factsOf returns a ledger's facts about receivers, or, if forgets is set, only those learned from now on.
 func factsOf(book ledger.Facts, forgets bool) ledger.Facts {
 	if !forgets {
 		return book
@@ -85,7 +86,7 @@ func factsOf(book ledger.Facts, forgets bool) ledger.Facts {
 	return &freshFacts{Facts: book, learned: map[string]bool{}}
 }
 
-// freshFacts returns only facts learned since it was made. Safe for concurrent use.
+// freshFacts returns only facts learned since freshFacts was made. Safe for concurrent use.
 type freshFacts struct {
 	ledger.Facts
 	mu      sync.Mutex

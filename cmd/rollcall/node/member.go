@@ -33,8 +33,8 @@ import (
 // workload is this node's present work, for the cluster and operators.
 type workload struct {
 	receivers  *receiver.Registry
-	dispatcher atomic.Pointer[dispatcher.Dispatcher] // nil until it runs: it starts last
-	left       atomic.Int64                          // addresses in work and not settled yet
+	dispatcher atomic.Pointer[dispatcher.Dispatcher] // nil until the dispatcher runs, which starts last
+	left       atomic.Int64                          // addresses in work that are not settled yet
 }
 
 func (w *workload) load() cluster.Load {
@@ -77,17 +77,17 @@ func (n *Node) newMember(c config.Config, id uuid.UUID, o engineOptions) error {
 	return nil
 }
 
-// clock is the ledger's time, as measured by heartbeats.
+// clock returns the ledger's time, as measured by heartbeats.
 func (n *Node) clock() time.Time { return time.Now().Add(n.Cluster.ClockOffset()) }
 
-// nodeName is this node's name for people: configured, or its host's name.
+// nodeName returns this node's name for people: the configured name, or its host's name.
 func nodeName(c config.Config) (string, error) {
 	if c.Cluster.Node != "" {
 		return c.Cluster.Node, nil
 	}
 	name, err := os.Hostname()
 	if err != nil {
-		return "", fmt.Errorf("cluster.node is not set and this host does not know its name: %w", err)
+		return "", fmt.Errorf("cluster.node is not set and this host has no name: %w", err)
 	}
 	return name, nil
 }
@@ -150,14 +150,14 @@ func (v membersView) member(m cluster.Member, roll *ledger.NodeSnapshot) admin.M
 		out.HeartbeatAge = new(roll.Now.Sub(m.Row.Seen).Seconds())
 		out.Leases, out.Addresses, out.Receivers = m.Row.Leases, m.Row.Addresses, m.Row.Receivers
 	}
-	if m.Row == nil && m.This { // a node alone has no row
+	if m.Row == nil && m.This { // a single node has no row
 		load := v.Node.Load()
 		out.Leases, out.Addresses, out.Receivers = load.Leases, load.Addresses, load.Receivers
 	}
 	return out
 }
 
-// stateOf is the first state that applies to a member.
+// stateOf returns the first state that applies to a member.
 func stateOf(m cluster.Member) admin.State {
 	switch {
 	case m.Row != nil && m.Row.Status == ledger.NodeLeft:

@@ -41,11 +41,11 @@ import (
 // Options are a node's options beside its configuration.
 type Options struct {
 	Lab bool // start the lab and send DNS and SMTP there
-	// LabGreylist is how long its receivers greylist; 0: as smtplab.Defaults has it.
+	// LabGreylist is how long the lab's receivers greylist; 0 means the value in smtplab.Defaults.
 	LabGreylist time.Duration
 	Log         *slog.Logger
 	Forgets     bool          // facts about receivers learned earlier; the lab's receivers are new, too
-	Hour        time.Duration // length of an hour for limits and pauses, and in the lab; 0: an hour. For trials
+	Hour        time.Duration // for trials: length of an hour for limits, pauses and the lab; 0: an hour
 }
 
 // Node is everything that runs in one process.
@@ -64,9 +64,9 @@ type Node struct {
 	work     *workload
 	*throttling
 	self  *selfCheck
-	pages atomic.Pointer[string] // their URL; nil until it is known, and when they are disabled
+	pages atomic.Pointer[string] // URL of the pages; nil until it is known, and if they are disabled
 
-	stops    []stopper // in the order of the starts
+	stops    []stopper // in the order in which the parts started
 	stopping atomic.Bool
 	once     sync.Once
 	stopErr  error
@@ -138,9 +138,9 @@ type engineOptions struct {
 	log      *slog.Logger
 	rules    func() *verdict.Rules
 	guard    *process.PanicGuard
-	hour     throttle.Hour           // of receivers and of what is known of domains
-	facts    ledger.Facts            // what is known of receivers and of domains
-	opened   func(openFunc) openFunc // watches how sessions are opened
+	hour     throttle.Hour           // for receivers and for facts about domains
+	facts    ledger.Facts            // about receivers and domains
+	opened   func(openFunc) openFunc // watches whether sessions can be opened
 }
 
 // startEngine starts the actors: receivers on the cluster, then the dispatcher, which gives them work.
@@ -201,7 +201,7 @@ func (n *Node) add(name string, stop func(ctx context.Context) error) {
 	n.stops = append(n.stops, stopper{name, stop})
 }
 
-// Identity returns the last report on this node's identity.
+// Identity returns the last report about this node's identity.
 func (n *Node) Identity() admin.Identity { return n.self.view() }
 
 // CheckIdentity checks the identity now.
@@ -221,14 +221,14 @@ func (n *Node) Stop(ctx context.Context) error {
 	return n.stopErr
 }
 
-// errNotOurs: another user could have written a folder or file.
+// errNotOurs: another user could have written to a folder or file of this node.
 var errNotOurs = errors.New("others can change this node's files")
 
 // writableByOthers are the mode bits of group and others.
 const writableByOthers = 0o022
 
-// checkOwned requires that the data folder and the operator's token, if they exist, belong to this user and that nobody
-// else can write them. Its error has the command that repairs it.
+// checkOwned requires that this user owns the data folder and the operator's token, if they exist, and that nobody
+// else can write to them. Its error has the command that repairs it.
 func checkOwned(dataDir string) error {
 	for _, path := range []string{dataDir, filepath.Join(dataDir, admin.TokenFile)} {
 		info, err := os.Stat(path)
@@ -250,11 +250,11 @@ func checkOwned(dataDir string) error {
 	return nil
 }
 
-// lastSpansWithin bounds how long a stopping node waits for its collector. Guess: a healthy one takes milliseconds, on
-// a busy machine over two seconds.
+// lastSpansWithin bounds how long a stopping node waits for its collector. Guess: a healthy collector takes
+// milliseconds, or over two seconds on a busy machine.
 const lastSpansWithin = 10 * time.Second
 
-// startTracing makes the exporter of spans; nothing when tracing is disabled.
+// startTracing makes the exporter of spans. It does nothing if tracing is disabled.
 func (n *Node) startTracing(ctx context.Context, c config.Config, id uuid.UUID, log *slog.Logger) (err error) {
 	n.tracer, err = tracing.New(ctx, tracing.Options{Endpoint: c.Tracing.Endpoint, Sample: c.Tracing.Sample, Node: id,
 		Version: ThisVersion().Version, Log: log})
@@ -264,7 +264,7 @@ func (n *Node) startTracing(ctx context.Context, c config.Config, id uuid.UUID, 
 	n.add("tracing", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, lastSpansWithin)
 		defer cancel()
-		if err := n.tracer.Stop(ctx); err != nil { // no reason to end with a failure
+		if err := n.tracer.Stop(ctx); err != nil { // lost spans don't make the stop a failure
 			log.Warn("last spans not sent", "err", err)
 		}
 		return nil

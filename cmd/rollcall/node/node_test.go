@@ -55,7 +55,7 @@ func TestWhatSaysThatPort25IsBlocked(t *testing.T) {
 	}
 }
 
-// TestTheLabIsNotTakenForAnEarlierOne: facts about its receivers count only if this process learned them.
+// TestTheLabIsNotTakenForAnEarlierOne: facts about the lab's receivers count only if this process learned them.
 func TestTheLabIsNotTakenForAnEarlierOne(t *testing.T) {
 	book := effort.Must(sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{}))(t)
 	t.Cleanup(func() { _ = book.Close() })
@@ -75,8 +75,8 @@ func TestTheLabIsNotTakenForAnEarlierOne(t *testing.T) {
 	knows(book, 2)
 }
 
-// TestWhatTheNodeKeepsIsItsOwn: folder and token must belong to the process's user, and
-// nobody else may write them; the error says the command that mends it.
+// TestWhatTheNodeKeepsIsItsOwn: the process's user must own folder and token, and nobody else may write to them. The
+// error has the command that repairs it.
 func TestWhatTheNodeKeepsIsItsOwn(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "data")
@@ -167,8 +167,8 @@ func certificatesAreFollowed(t *testing.T) {
 	effort.ErrIs(t, stop(context.Background()), nil)
 }
 
-// TestTheWarmUpOfTheDocs puts the example of the guide, as it is printed, into a configuration and, under its other
-// name, into a throttle file, and asks the sources of a node what they may ask on each day.
+// TestTheWarmUpOfTheDocs puts the guide's example unchanged into a configuration and, under its other name, into a
+// throttle file. Then it asks the node's sources what they may ask on each day.
 func TestTheWarmUpOfTheDocs(t *testing.T) {
 	text := effort.Must(os.ReadFile(filepath.Join("..", "..", "..", "docs", "operators", "receivers.md")))(t)
 	_, printed, begun := strings.Cut(string(text), "<!-- warm-up:")
@@ -214,7 +214,7 @@ func warmedUp(t *testing.T, name, file, variable string) {
 	}
 }
 
-// A node takes a changed file over while it runs; one with a fault changes nothing.
+// TestRulesFollowTheirFile: a running node uses a changed file; a faulty file changes nothing.
 func TestRulesFollowTheirFile(t *testing.T) {
 	own := string(effort.Must(os.ReadFile("../testdata/own.toml"))(t))
 	t.Chdir(t.TempDir())
@@ -286,14 +286,14 @@ func TestThrottleMetricsFollowTheTable(t *testing.T) {
 	}
 	effort.OK(t, err)
 	if m.file(nil); read()[prefix+"rules_fingerprint"] == at[prefix+"rules_fingerprint"] {
-		t.Error("a rule more, and the fingerprint is the same")
+		t.Error("one more rule did not change the fingerprint")
 	}
 	one := read()[prefix+"rules_fingerprint"]
-	var other throttle.Override // as many rules that say something else
+	var other throttle.Override // the same number of rules with another content
 	effort.OK(t, errors.Join(other.Set(throttle.FieldConnections, "7"),
 		table.Replace(throttle.LayerFile, []throttle.Rule{{Name: "c.test", Set: other}})))
 	if m.file(nil); read()[prefix+"rules_fingerprint"] == one {
-		t.Error("another rule of the same name, and the fingerprint is the same")
+		t.Error("another rule of the same name did not change the fingerprint")
 	}
 	m.file(errors.New("line 3"))
 	at = read()
@@ -303,8 +303,8 @@ func TestThrottleMetricsFollowTheTable(t *testing.T) {
 	effort.ErrorIf(t, read()[prefix+"file_used"] != 1, "the file is used again, and the metric does not say so")
 }
 
-// TestOverridesHoldToTheirEnd: overrides hold from the reading that finds them to their end, also when the
-// ledger does not answer any more, and one that cannot be read spoils no other.
+// TestOverridesHoldToTheirEnd: an override holds from the reading that finds it to its end, also if the ledger no
+// longer answers. An unreadable override does not affect others.
 func TestOverridesHoldToTheirEnd(t *testing.T) {
 	table := effort.Must(throttle.NewTable(nil))(t)
 	now, replans := time.Now(), 0
@@ -346,8 +346,8 @@ func TestOverridesHoldToTheirEnd(t *testing.T) {
 	}
 }
 
-// TestTheEndOfAnOverrideIsLogged once, with what it was and who set it; not that of one that
-// was cleared, and not at each reading after it.
+// TestTheEndOfAnOverrideIsLogged: the end is logged once, with the values and the author. Later readings and the end
+// of a cleared override are not logged.
 func TestTheEndOfAnOverrideIsLogged(t *testing.T) {
 	table := effort.Must(throttle.NewTable(nil))(t)
 	now := time.Now()
@@ -368,7 +368,7 @@ func TestTheEndOfAnOverrideIsLogged(t *testing.T) {
 	found.Overrides = found.Overrides[:1]
 	follow()
 	effort.Lacks(t, out.String(), "throttle ended", "one that was cleared has ended")
-	now, found.Overrides = now.Add(time.Minute), nil // the ledger gives it no more
+	now, found.Overrides = now.Add(time.Minute), nil // the ledger no longer returns it
 	follow()
 	follow()
 	text := out.String()

@@ -16,27 +16,29 @@ import (
 )
 
 const (
-	// settingsEvery is how often a node reads the operators' changes: a change holds on all nodes within twice that.
+	// settingsEvery is how often a node reads the operators' changes. A change holds on all nodes within twice that
+	// time.
 	settingsEvery = time.Second
 
-	// settingsWithin bounds one reading. While the ledger doesn't answer, what was read last holds until its own end.
+	// settingsWithin bounds one reading. While the ledger doesn't answer, the values read last hold until their own
+	// end.
 	settingsWithin = 5 * time.Second
 )
 
 // settingsFollower follows what operators change while a node runs: overrides of throttles and the weights of
-// workspaces. The ledger keeps them for all nodes, and each node reads them every second. What was read last holds
-// while the ledger does not answer; an override never holds beyond its own end. Safe for concurrent use.
+// workspaces. The ledger keeps them for all nodes, and each node reads them every second. While the ledger does not
+// answer, the values read last hold, but no override holds beyond its own end. Safe for concurrent use.
 type settingsFollower struct {
 	from   func(ctx context.Context) (ledger.Settings, error)
 	table  *throttle.Table  // gets the overrides
-	clock  func() time.Time // the ledger's, as far as it is known
-	replan func()           // lets the receivers look at their allowances again
+	clock  func() time.Time // the ledger's time, as measured by heartbeats
+	replan func()           // makes the receivers read their limits again
 	log    *slog.Logger
 
 	again   chan struct{}
 	weights atomic.Pointer[map[uuid.UUID]int]
 
-	// Used by the follower's goroutine, and by Start before it runs.
+	// The follower's goroutine uses this, and Start before the goroutine runs.
 	last    []ledger.ThrottleOverride // as read from the ledger
 	holding []ledger.ThrottleOverride // those in the table
 	failing bool
@@ -68,7 +70,7 @@ func (f *settingsFollower) WeightOf(workspace string) int {
 	return f.Weight(id)
 }
 
-// apply puts the overrides that hold now into the table, if they have changed.
+// apply puts the overrides that hold now into the table if they have changed.
 func (f *settingsFollower) apply() {
 	now := f.clock()
 	ended := func(o ledger.ThrottleOverride) bool { return !o.Expires.After(now) }
@@ -100,12 +102,12 @@ func (f *settingsFollower) logEnded(holding []ledger.ThrottleOverride, now time.
 	}
 }
 
-// endsApart is how far our view of the ledger's clock may be behind: the ledger may drop an override that we believe
-// to hold. Guess.
+// endsApart is how far our view of the ledger's clock may be behind. So the ledger may drop an override that we
+// believe to hold. Guess.
 const endsApart = 2 * time.Second
 
-// rules returns overrides as rules. One that this version doesn't understand, taken by a node of another version, is
-// left out.
+// rules returns overrides as rules. It leaves out an override that this version doesn't understand, because a node of
+// another version accepted it.
 func (f *settingsFollower) rules(overrides []ledger.ThrottleOverride) []throttle.Rule {
 	var rules []throttle.Rule
 	for _, o := range overrides {
@@ -123,7 +125,7 @@ func (f *settingsFollower) rules(overrides []ledger.ThrottleOverride) []throttle
 	return rules
 }
 
-// Wake makes the next reading come at once, after a change by this node.
+// Wake makes the next reading come at once, after a change made at this node.
 func (f *settingsFollower) Wake() {
 	select {
 	case f.again <- struct{}{}:
@@ -131,8 +133,8 @@ func (f *settingsFollower) Wake() {
 	}
 }
 
-// followSettings reads once, so that nothing is asked before the overrides are known, and then
-// follows until the stop that it returns.
+// followSettings reads the settings once, so that the overrides are known before anything is asked. Then it follows
+// them until the stop that it returns.
 func followSettings(ctx context.Context, f *settingsFollower) (stop func(context.Context) error, err error) {
 	f.again = make(chan struct{}, 1)
 	if err := f.read(ctx); err != nil {
@@ -153,7 +155,7 @@ func (f *settingsFollower) run(ctx context.Context) {
 		err := f.read(ctx)
 		failing := err != nil && ctx.Err() == nil
 		if failing && !f.failing {
-			f.log.Warn("overrides not read, known ones stay until they end", "err", err)
+			f.log.Warn("overrides not read; known ones hold until they end", "err", err)
 		}
 		f.failing = failing
 	}

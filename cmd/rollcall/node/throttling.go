@@ -30,11 +30,11 @@ import (
 // noteWithin bounds writing one line of the operator log about a change of the throttle file.
 const noteWithin = 10 * time.Second
 
-// throttling holds a node's limits of receivers: the rules, where they come from, and the inspector that answers
-// questions about them.
+// throttling holds a node's limits of receivers: the rules, their origin, and the inspector that answers questions
+// about them.
 type throttling struct {
 	table     *throttle.Table
-	file      *config.ThrottleFile // and why it is not used, if it is not
+	file      *config.ThrottleFile // with the reason if the file is not used
 	shown     *throttleMetrics
 	settings  *settingsFollower
 	inspector *inspect.Inspector
@@ -82,7 +82,7 @@ func (n *Node) watchThrottle(ctx context.Context, book ledger.Operators, log *sl
 	}))
 }
 
-// noteChanges writes the changes by a new throttle file into the operator log. The file's author is unknown.
+// noteChanges writes the changes that a new throttle file makes into the operator log. The file's author is unknown.
 func (n *Node) noteChanges(ctx context.Context, book ledger.Operators, log *slog.Logger, changes []throttle.Change) {
 	within, cancel := context.WithTimeout(ctx, noteWithin)
 	defer cancel()
@@ -103,11 +103,11 @@ func (n *Node) noteChanges(ctx context.Context, book ledger.Operators, log *slog
 	}
 }
 
-// notesMax bounds the lines of the operator log about one throttle file. Guess: a program wrote larger changes and has
-// its own records.
+// notesMax bounds the lines of the operator log about one throttle file. Guess: larger changes come from a program,
+// which has its own records.
 const notesMax = 100
 
-// change is the old or new value of a change, for people; "" for no value.
+// change returns the old or new value of a field, for people, or "" for no value.
 func change(f throttle.Field, text string) string {
 	if text == "" {
 		return ""
@@ -130,7 +130,7 @@ func (n *Node) receivers(c config.Config, o engineOptions) (receiver.Options, er
 	return r, nil
 }
 
-// openInspector makes the inspector, which answers operators' questions about this node and asks the others.
+// openInspector makes the inspector. It answers operators' questions about this node and asks the other nodes.
 func (n *Node) openInspector(r receiver.Options, resolver *mx.Resolver) {
 	sources := func(ctx context.Context) []inspect.Source { return r.Registry.CollectSources(ctx, r.Sources) }
 	n.inspector = inspect.New(inspect.Options{Receivers: r.Registry, Sources: sources, Table: n.table,
@@ -140,7 +140,7 @@ func (n *Node) openInspector(r receiver.Options, resolver *mx.Resolver) {
 	n.inspector.Join(n.Cluster)
 }
 
-// replay runs a throttle file on the record of all nodes, with the present overrides.
+// replay tries a throttle file on the record of all nodes, with the present overrides.
 func (n *Node) replay(ctx context.Context, base config.Throttle, text string) (inspect.Replayed, error) {
 	candidate, findings := config.CheckThrottleText("candidate", []byte(text), base)
 	var warnings []string
@@ -153,7 +153,7 @@ func (n *Node) replay(ctx context.Context, base config.Throttle, text string) (i
 	return n.replayRecord(ctx, candidate, n.table.Rules(throttle.LayerOverride), warnings)
 }
 
-// replayOverride runs the present rules and one more override on the record of all nodes.
+// replayOverride tries the present rules and one more override on the record of all nodes.
 func (n *Node) replayOverride(ctx context.Context, name string, set throttle.Override) (inspect.Replayed, error) {
 	// Until does not matter: a replay is about the past.
 	more := throttle.Rule{Name: name, Set: set, Until: time.Now().Add(time.Hour)}
@@ -161,7 +161,7 @@ func (n *Node) replayOverride(ctx context.Context, name string, set throttle.Ove
 		append(slices.Clone(n.table.Rules(throttle.LayerOverride)), more), nil)
 }
 
-// replayRecord asks all nodes for their records and runs the rules of a file and overrides on them.
+// replayRecord collects the records of all nodes and tries the rules of a file and overrides on them.
 func (n *Node) replayRecord(ctx context.Context, file, overrides []throttle.Rule,
 	warnings []string) (inspect.Replayed, error) {
 	candidate, err := throttle.NewTable(file)
@@ -198,7 +198,7 @@ type throttleMetrics struct {
 	table    *throttle.Table
 }
 
-// newThrottleMetrics registers them; the table is read at each scrape.
+// newThrottleMetrics registers the metrics. They read the table at each scrape.
 func newThrottleMetrics(r prometheus.Registerer, table *throttle.Table) *throttleMetrics {
 	m := &throttleMetrics{table: table,
 		fileUsed: process.NewGauge(r, "throttle_file_used", "1: the present throttle file is in use, or there is none. "+
@@ -229,11 +229,11 @@ func (m *throttleMetrics) file(err error) {
 	m.loaded.SetToCurrentTime()
 }
 
-// fingerprint is throttle.Fingerprint as a number that fits a float64 exactly.
+// fingerprint returns throttle.Fingerprint as a number that a float64 holds exactly.
 func fingerprint(rules []throttle.Rule) float64 {
 	n, err := strconv.ParseUint(throttle.Fingerprint(rules)[:fingerprintDigits], 16, 64)
 	if err != nil {
-		panic(err) // it has hexadecimal digits only
+		panic(err) // a fingerprint has only hexadecimal digits
 	}
 	return float64(n)
 }
@@ -241,7 +241,7 @@ func fingerprint(rules []throttle.Rule) float64 {
 // fingerprintDigits are 48 bits: two different files share them once in 2^48 times.
 const fingerprintDigits = 12
 
-// firstEnd is when the first override ends, in Unix seconds.
+// firstEnd returns when the first override ends, in Unix seconds.
 func firstEnd(overrides []throttle.Rule) float64 {
 	if len(overrides) == 0 {
 		return 0
@@ -250,8 +250,8 @@ func firstEnd(overrides []throttle.Rule) float64 {
 	return float64(first.Until.UnixMilli()) / 1e3
 }
 
-// LoadRules returns the rules in effect: those of the operator's file, followed by the program's own. Only the file of
-// the default name may be absent.
+// LoadRules returns the rules in effect: first those of the operator's file, then the program's own. Only the file of
+// the default name may be missing.
 func LoadRules(c config.Verdict) (*verdict.Rules, error) {
 	if c.File == "" {
 		return verdict.Builtin(), nil
@@ -304,7 +304,7 @@ func (l *liveRules) load() error {
 	return nil
 }
 
-// follow loads the file anew each time it has changed, until ctx ends.
+// follow loads the file each time it has changed, until ctx ends.
 func (l *liveRules) follow(ctx context.Context, log *slog.Logger) {
 	l.watch.Each(ctx, func() {
 		if err := l.load(); err != nil {

@@ -15,14 +15,14 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// OutFile is where --out puts results. Nothing is overwritten without --force, and never the input.
+// OutFile is the file for --out. Without --force nothing is overwritten; the input never is.
 type OutFile struct {
 	Name  string // "": standard output
 	Force bool
 }
 
-// Check checks, before any work, whether the results can be written. in is the input, nil for none; stdout gets the
-// results without --out.
+// Check checks, before any work, whether the results can be written. in is the input, or nil. Without --out, stdout
+// gets the results.
 func (o OutFile) Check(in *os.File, stdout io.Writer) error {
 	if o.Name == "" {
 		if o.Force {
@@ -44,7 +44,7 @@ func (o OutFile) Check(in *os.File, stdout io.Writer) error {
 	case err == nil && !info.Mode().IsRegular():
 		return fmt.Errorf("--out %s is not a regular file: for standard output give no --out", o.Name)
 	}
-	if _, err := os.Lstat(o.Name); err == nil && !o.Force { // also a link to nothing
+	if _, err := os.Lstat(o.Name); err == nil && !o.Force { // finds a broken link too
 		return o.exists()
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return o.failed(err)
@@ -69,7 +69,7 @@ func (o OutFile) exists() error {
 	return fmt.Errorf("%s exists: give another --out, or --force to replace it", o.Name)
 }
 
-// failed is the error about a file that can't be written, with what to do.
+// failed returns the error about a file that can't be written, with what to do.
 func (o OutFile) failed(err error) error {
 	folder := filepath.Dir(o.Name)
 	switch {
@@ -81,8 +81,8 @@ func (o OutFile) failed(err error) error {
 	return fmt.Errorf("--out %s can't be written: %w: give another --out", o.Name, err)
 }
 
-// create makes a temporary file beside the final one, or beside the target of a link. The results are the customer's
-// addresses: the file is for its owner only.
+// create makes a temporary file beside the final file, or beside the target of a link. Results hold customers'
+// addresses, so only the owner can read the file.
 func (o OutFile) create() (*renameio.PendingFile, error) {
 	target := o.Name
 	if to, err := filepath.EvalSymlinks(o.Name); err == nil {
@@ -106,20 +106,20 @@ func (o OutFile) Write(fill func(io.Writer) error) error {
 	if err = errors.Join(fill(out), out.Flush()); err == nil {
 		err = o.publish(f)
 	}
-	return errors.Join(err, f.Cleanup()) // nothing, once it has its name
+	return errors.Join(err, f.Cleanup()) // does nothing once the file has its name
 }
 
-// publish gives the finished file its name. Without --force it does not replace a file that appeared meanwhile.
+// publish gives the finished file its name. Without --force it does not replace a file that appeared during the work.
 func (o OutFile) publish(f *renameio.PendingFile) error {
 	if err := f.Sync(); err != nil {
 		return o.failed(err)
 	}
 	if !o.Force {
-		err := os.Link(f.Name(), o.Name) // unlike a rename it never replaces
+		err := os.Link(f.Name(), o.Name) // unlike a rename, a link never replaces a file
 		if err == nil {
 			return nil
 		}
-		if _, there := os.Lstat(o.Name); errors.Is(err, fs.ErrExist) || there == nil { // or a file system without links
+		if _, there := os.Lstat(o.Name); errors.Is(err, fs.ErrExist) || there == nil { // else: no links here
 			return o.exists()
 		}
 	}
@@ -129,7 +129,7 @@ func (o OutFile) publish(f *renameio.PendingFile) error {
 	return nil
 }
 
-// WriteJSON writes v for this user only, all or nothing.
+// WriteJSON writes v into a file for this user only, completely or not at all.
 func WriteJSON(name string, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -138,7 +138,7 @@ func WriteJSON(name string, v any) error {
 	return WriteText(name, text)
 }
 
-// WriteText writes a line of text for this user only, all or nothing, also when the disk is full.
+// WriteText writes a line into a file for this user only, completely or not at all, also if the disk is full.
 func WriteText(name string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return fmt.Errorf("make the data folder: %w", err)
@@ -149,14 +149,14 @@ func WriteText(name string, text []byte) error {
 	return nil
 }
 
-// ReplaceFile renames a file over another or a free name, so that readers see the old or the new content, whole.
+// ReplaceFile renames a file over another or to a free name, so that readers see either the old or the new content.
 func ReplaceFile(name string, text []byte, mode fs.FileMode) error {
 	return renameio.WriteFile(name, text, mode, renameio.WithTempDir(filepath.Dir(name)),
 		renameio.WithStaticPermissions(mode))
 }
 
-// Output is a command's standard output. It remembers the first failed write, which few commands check, and then ends
-// the command's context, because nobody reads the remainder.
+// Output is a command's standard output. Few commands check whether writing fails, so Output remembers the first
+// failed write. It then ends the command's context, because nobody reads the rest.
 type Output struct {
 	To   io.Writer
 	Stop context.CancelFunc
@@ -165,7 +165,7 @@ type Output struct {
 	err error // guarded by mu
 }
 
-// Write writes, unless a write has failed before.
+// Write writes to the output, unless an earlier write failed.
 func (o *Output) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -197,7 +197,7 @@ func FileOf(stream any) (*os.File, bool) {
 	return f, ok
 }
 
-// PrintJSON writes v on lines of its own.
+// PrintJSON writes v as indented JSON.
 func PrintJSON(w io.Writer, v any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)

@@ -13,15 +13,15 @@ import (
 	"golang.org/x/term"
 )
 
-// Column is a column of a grid.
+// Column is a column of a table.
 type Column struct {
 	Name  string
-	Right bool // numbers stand on the right
-	Least int  // above 0: it may be clipped to this many characters for lack of room
-	Wrap  bool // it is wrapped instead of clipped, as no word may be lost
+	Right bool // aligned to the right, for numbers
+	Least int  // above 0: cells may be clipped to this many characters
+	Wrap  bool // cells are wrapped instead of clipped: no word may be lost
 }
 
-// Row is a row, with the lines below it that belong to it.
+// Row is a row of a table, with the lines below it.
 type Row struct {
 	Cells []string
 	Below []string
@@ -61,7 +61,7 @@ func (g *Table) Write(b *strings.Builder, width int) {
 	}
 }
 
-// BelowLines are how many lines the texts below a row take.
+// BelowLines returns how many lines the texts below a row take.
 func (r Row) BelowLines(width int) (n int) {
 	for _, text := range r.Below {
 		n += 1 + strings.Count(FoldedTo(text, 4, width), "\n")
@@ -69,7 +69,7 @@ func (r Row) BelowLines(width int) (n int) {
 	return n
 }
 
-// line writes a row, and further lines while a cell goes on.
+// line writes a row, with as many lines as its longest cell needs.
 func (g *Table) line(b *strings.Builder, widths []int, cells []string) {
 	var more []string
 	for i := range cells {
@@ -108,7 +108,7 @@ func (g *Table) oneLine(b *strings.Builder, widths []int, cells []string) {
 	b.WriteString(strings.TrimRight(line, " ") + "\n")
 }
 
-// widths are the widths of the columns: those of their longest cells, reduced to fit.
+// widths returns the widths of the columns: those of their longest cells, reduced to fit.
 func (g *Table) widths(width int) []int {
 	widths, over := make([]int, len(g.Columns)), -width-gridGap
 	for i, c := range g.Columns {
@@ -142,7 +142,7 @@ const unbounded = 1 << 20
 // bounded is a stream with a width that is not a file.
 type bounded interface{ Columns() int }
 
-// WidthOf is how many columns a stream has: those of the terminal, else COLUMNS, else any number.
+// WidthOf returns how many columns a stream has: those of the terminal, else COLUMNS, else unbounded.
 func WidthOf(stream any) int {
 	if b, ok := stream.(bounded); ok {
 		return b.Columns()
@@ -156,10 +156,10 @@ func WidthOf(stream any) int {
 	return unbounded
 }
 
-// widthMost bounds the width of lines: longer ones are hard to follow. Guess.
+// widthMost bounds the width of lines, because longer ones are hard to read. Guess.
 const widthMost = 240
 
-// WidthLeast is the least width of a table; a narrower terminal wraps by itself.
+// WidthLeast is the least width of a table. A narrower terminal wraps lines itself.
 const WidthLeast = 40
 
 // SizeOf returns a terminal's columns and lines; 80 and 0 without a terminal.
@@ -221,7 +221,7 @@ func BrokenAt(text string, indent, width int) string {
 	return b.String()
 }
 
-// Left writes how long it is until a time, as "12m"; "" for none.
+// Left writes the time left until until, as "12m", or "" if there is no end.
 func Left(until, now time.Time) string {
 	if until.IsZero() {
 		return ""
@@ -229,7 +229,7 @@ func Left(until, now time.Time) string {
 	return Span(until.Sub(now).Round(time.Second))
 }
 
-// Until says until when something is or was in effect.
+// Until writes until when something is or was in effect.
 func Until(until, now time.Time) string {
 	if !until.After(now) {
 		return fmt.Sprintf("until %s, now past", Clock(until, now))
@@ -237,7 +237,7 @@ func Until(until, now time.Time) string {
 	return fmt.Sprintf("until %s (%s left)", Clock(until, now), Left(until, now))
 }
 
-// Clock writes a time for people: with its day when that is another one.
+// Clock writes a time for people, with its day if that is another day.
 func Clock(t, now time.Time) string {
 	t, now = t.UTC(), now.UTC()
 	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
@@ -246,7 +246,7 @@ func Clock(t, now time.Time) string {
 	return t.Format("2006-01-02 15:04") + "Z"
 }
 
-// Figure writes a number of events a second to two figures or so.
+// Figure writes a number of events a second with about two digits.
 func Figure(f float64) string {
 	switch {
 	case f <= 0:
@@ -259,7 +259,7 @@ func Figure(f float64) string {
 	return Grouped(int64(f + 0.5))
 }
 
-// Percent writes a part from 0 to 1.
+// Percent writes a fraction from 0 to 1 as a percentage.
 func Percent(part float64) string {
 	if part > 0 && part < 0.01 {
 		return "<1%"
@@ -292,13 +292,13 @@ func (p *Page) Notes(texts ...string) {
 	}
 }
 
-// Behind writes a text behind a prefix; its further lines are aligned with the first.
+// Behind writes a text after a prefix. Further lines are aligned with the first.
 func (p *Page) Behind(prefix, format string, args ...any) {
 	text := FoldedTo(fmt.Sprintf(format, args...), utf8.RuneCountInString(prefix), p.Width)
 	p.WriteString(prefix + text + "\n")
 }
 
-// Field writes a name and its value, unless that is empty. States are coloured.
+// Field writes a name and its value, unless the value is empty. It colours states.
 func (p *Page) Field(name, format string, args ...any) {
 	text := FoldedTo(fmt.Sprintf(format, args...), NameWidth, p.Width)
 	if text == "" {
@@ -310,7 +310,7 @@ func (p *Page) Field(name, format string, args ...any) {
 	fmt.Fprintf(p, "%-*s%s\n", NameWidth, name, text)
 }
 
-// Mark colours a text, such as Red; if colour is "", with the colour of its first word.
+// Mark colours a text with code, such as Red; if code is "", with the colour of its first word.
 func (p *Page) Mark(code, text string) string {
 	switch {
 	case !p.Colours:
@@ -327,7 +327,7 @@ func (p *Page) Table(g *Table) {
 	g.Write(&p.Builder, p.Width)
 }
 
-// Section writes a table behind an empty line, if it has rows.
+// Section writes a table after an empty line, if the table has rows.
 func (p *Page) Section(g *Table) {
 	if len(g.Rows) > 0 {
 		p.WriteByte('\n')
@@ -335,7 +335,7 @@ func (p *Page) Section(g *Table) {
 	}
 }
 
-// Rows writes rows in columns under their headings, which are as wide as they have to be.
+// Rows writes rows in columns as wide as needed, under their headings.
 func (p *Page) Rows(headings []string, rows [][]string) {
 	t := Table{Colours: p.Colours}
 	for _, name := range headings {
@@ -347,7 +347,7 @@ func (p *Page) Rows(headings []string, rows [][]string) {
 	t.Write(&p.Builder, unbounded)
 }
 
-// Emit writes the page to its stream, and goes on with an empty one.
+// Emit writes the page to its stream, and empties the page.
 func (p *Page) Emit() error {
 	if _, err := io.WriteString(p.to, p.String()); err != nil {
 		return fmt.Errorf("write the output: %w", err)

@@ -10,7 +10,7 @@ import (
 	"rollcall/config/effort"
 )
 
-// TestPaceIsThatOfThisRun: addresses that were done before the first look don't count.
+// TestPaceIsThatOfThisRun: addresses done before the first look don't count.
 func TestPaceIsThatOfThisRun(t *testing.T) {
 	begin := time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC)
 	for _, x := range []struct {
@@ -43,7 +43,7 @@ func TestPaceIsThatOfThisRun(t *testing.T) {
 	effort.Is(t, new(Pace).PerSecond(begin, 10), 0, "never looked")
 }
 
-// TestColoursHaveNoWidth: what is coloured stands where it stands without, and only states are, not a file's name.
+// TestColoursHaveNoWidth: colours don't move a column, and only states are coloured, not a file's name.
 func TestColoursHaveNoWidth(t *testing.T) {
 	t.Parallel()
 	show := func(colours bool) string {

@@ -23,7 +23,7 @@ func IsTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Confirm asks a person; any answer but yes returns the error otherwise.
+// Confirm asks a person. For any answer but yes it returns the error otherwise.
 func Confirm(in io.Reader, out io.Writer, question string, otherwise error) error {
 	fmt.Fprint(out, question)
 	answer, err := bufio.NewReader(in).ReadString('\n')
@@ -37,10 +37,10 @@ func Confirm(in io.Reader, out io.Writer, question string, otherwise error) erro
 	return otherwise
 }
 
-// namesMost is how many names a note lists: what a person reads.
+// namesMost is how many names a note lists, as many as a person reads.
 const namesMost = 8
 
-// Some writes a list that may be long.
+// Some writes a list of names, shortened if it is long.
 func Some(names []string) string {
 	if more := len(names) - namesMost; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:namesMost], ", "), more)
@@ -48,7 +48,7 @@ func Some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// Seconds is a number of seconds as a length of time.
+// Seconds converts a number of seconds.
 func Seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // Span writes a length of time with one unit: 45s, 12m, 5h, 12d.
@@ -75,7 +75,7 @@ func Short[N whole](n N) string {
 	return Grouped(n/1_000_000) + "M"
 }
 
-// Printable replaces what could move the cursor: names come from other machines.
+// Printable replaces characters that could move the cursor, because names come from other machines.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -94,7 +94,7 @@ func Clipped(text string, n int) string {
 	return string(runes[:n-1]) + "…"
 }
 
-// Middle shortens a text to at most n characters in its middle, because versions differ at both ends.
+// Middle shortens a text to at most n characters by leaving out its middle, because versions differ at both ends.
 func Middle(text string, n int) string {
 	runes := []rune(Printable(text))
 	if len(runes) <= n {
@@ -104,13 +104,13 @@ func Middle(text string, n int) string {
 	return string(runes[:n-1-tail]) + "…" + string(runes[len(runes)-tail:])
 }
 
-// NameWidth is the column of the values of a finding.
+// NameWidth is the column in which the values of fields begin.
 const NameWidth = 14
 
 // Stamp writes a time in the form of the results file.
 func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// Rough writes a duration to two figures or so.
+// Rough writes a duration with about two digits.
 func Rough(d time.Duration) string {
 	switch {
 	case d < time.Second:
@@ -121,7 +121,7 @@ func Rough(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// Dash stands for a text that is empty.
+// Dash returns the text, or a dash if it is empty.
 func Dash(text string) string {
 	if text == "" {
 		return "-"
@@ -140,7 +140,7 @@ func Counted[N whole](n N, thing string) string {
 	return Grouped(n) + " " + thing + "s"
 }
 
-// Grouped writes a number with thin groups of three, as 1,234,567.
+// Grouped writes a number in groups of three digits, as 1,234,567.
 func Grouped[N whole](n N) string {
 	if n < 0 {
 		return "-" + Grouped(-n)
@@ -176,7 +176,8 @@ var colours = func() map[string]string {
 	return all
 }()
 
-// hasStates reports whether a column or field of this name holds states; in others words like "failed" are mere names.
+// hasStates reports whether a column or field of this name holds states. Elsewhere words like "failed" are only
+// names.
 func hasStates(name string) bool {
 	switch strings.ToLower(name) {
 	case "state", "status", "outcome", "result", "holds":
@@ -190,7 +191,7 @@ func ShowsColours(stream any) bool {
 	return IsTerminal(stream) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// Coloured puts the first word of a text into its colour, if it has one.
+// Coloured colours a text with the colour of its first word, if the word has one.
 func Coloured(text string) string {
 	word := text[:len(text)-len(strings.TrimLeft(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"))]
 	if code := colours[word]; code != "" {
@@ -204,7 +205,7 @@ func inColour(code, text string) string { return "\x1b[" + code + "m" + text + "
 // ErrUsage is in every error about wrong usage of a command.
 var ErrUsage = errors.New("wrong usage")
 
-// UsageError is the message about a wrong usage.
+// UsageError is the message about wrong usage.
 type UsageError string
 
 func (e UsageError) Error() string { return string(e) }
@@ -212,24 +213,24 @@ func (e UsageError) Error() string { return string(e) }
 // Is makes errors.Is(err, ErrUsage) true.
 func (e UsageError) Is(target error) bool { return target == ErrUsage }
 
-// Pace is the speed of some work since this run's first look. How long the work before it took is unknown: an earlier
-// run may have done it.
+// Pace is the speed of some work since this run's first look. The work done before doesn't count: an earlier run may
+// have done it.
 type Pace struct {
 	begun time.Time // of the first look
-	at    int64     // how much was done then
+	at    int64     // how much was done at the first look
 }
 
-// paceLeast is how long a pace is measured before it is used.
+// paceLeast is how long a pace is measured before it is shown.
 const paceLeast = time.Second
 
-// Look notes how much is done at a moment. It keeps only the first look, or a later one with less done.
+// Look notes how much is done at a time. It keeps the first look, and starts again if less is done than then.
 func (p *Pace) Look(now time.Time, done int64) {
 	if p.begun.IsZero() || done < p.at {
 		p.begun, p.at = now, done
 	}
 }
 
-// PerSecond is how much is done in a second; 0: not known yet.
+// PerSecond returns how much is done in a second, or 0 if that is not known yet.
 func (p *Pace) PerSecond(now time.Time, done int64) float64 {
 	elapsed := now.Sub(p.begun)
 	if p.begun.IsZero() || elapsed < paceLeast || done <= p.at {
@@ -238,7 +239,7 @@ func (p *Pace) PerSecond(now time.Time, done int64) float64 {
 	return float64(done-p.at) / elapsed.Seconds()
 }
 
-// LeftText is how long the remaining work takes at this pace, as ", about 3 minutes left"; "" when unknown.
+// LeftText returns how long the remaining work takes at this pace, as ", about 3 minutes left", or "" if unknown.
 func LeftText(perSecond float64, more int64) string {
 	if perSecond <= 0 || more <= 0 {
 		return ""
@@ -266,7 +267,7 @@ func Roughly(d time.Duration) string {
 	return Counted(in(24*time.Hour), "day")
 }
 
-// leftMost is the longest time left that is shown: a year. A longer one means nothing.
+// leftMost is the longest time left that is shown: a year. A longer estimate means nothing.
 const leftMost = 365 * 24 * time.Hour
 
 // Sleep waits for d or until ctx ends.
@@ -279,8 +280,8 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Repeat asks and shows the answer at an interval until ctx ends, which is no error. Only a failure of the first
-// question ends it: later a node may become unreachable and come back.
+// Repeat asks and shows the answer at an interval until ctx ends, which is not an error. Only a failure of the first
+// question ends it, because later a node may become unreachable and come back.
 func Repeat[T any](ctx context.Context, every time.Duration, ask func(context.Context) (T, error),
 	show func(found T, failed error) error) error {
 	next := time.Now()

@@ -75,8 +75,9 @@ func Ask(t *testing.T, c net.Conn, text string) *http.Response {
 	return a
 }
 
-// WriteCertificate writes a certificate for localhost and 127.0.0.1, valid from an hour ago until end, and its key into
-// a folder as tls.crt and tls.key, each atomically. It returns their names and a pool that trusts the certificate.
+// WriteCertificate writes a certificate for localhost and 127.0.0.1, valid from an hour ago until end, and its key
+// into a folder as tls.crt and tls.key, each atomically. It returns both names and a pool that trusts the
+// certificate.
 func WriteCertificate(t testing.TB, folder string, end time.Time) (certFile, keyFile string, trusted *x509.CertPool) {
 	t.Helper()
 	key := effort.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
@@ -165,13 +166,13 @@ func Send(t testing.TB, method, address, body string, headers ...string) Answer 
 	return Answer{a.StatusCode, a.Header, strings.ReplaceAll(string(read), "&#39;", "'")}
 }
 
-// Is checks the status; of says of what.
+// Is checks the status; of names the subject.
 func (a Answer) Is(t testing.TB, status int, of ...any) {
 	t.Helper()
 	effort.Is(t, a.Status, status, append(of, a.Body)...)
 }
 
-// Must is Is, and ends the test if it finds a fault.
+// Must is Is, but ends the test if it finds a fault.
 func (a Answer) Must(t testing.TB, status int, of ...any) {
 	t.Helper()
 	effort.MustBe(t, a.Status, status, append(of, a.Body)...)

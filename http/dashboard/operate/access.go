@@ -44,7 +44,7 @@ func askRevoke(p *Pages, w http.ResponseWriter, r *request) error {
 	return p.show(w, r, http.StatusOK, "confirm", titled(v.Title+" · Workspaces", "workspaces", v))
 }
 
-// revokeKey answers POST /workspaces/{id}/keys/{key}/revoke. A second time changes nothing.
+// revokeKey answers POST /workspaces/{id}/keys/{key}/revoke. A repeated form changes nothing.
 func revokeKey(p *Pages, w http.ResponseWriter, r *request) error {
 	k, err := p.keyOf(r)
 	if err != nil {
@@ -77,7 +77,7 @@ func invite(p *Pages, w http.ResponseWriter, r *request) error {
 	return p.showWorkspace(w, r, http.StatusUnprocessableEntity, workspaceView{In: in})
 }
 
-// personOf finds the member of a path, which has an id and no email.
+// personOf finds the member in a path. The path has the member's id, not the email.
 func (p *Pages) personOf(r *request) (m ledger.Membership, err error) {
 	members, err := p.service.ListMembers(r.Context(), r.id)
 	if err != nil {
@@ -93,7 +93,7 @@ func (p *Pages) personOf(r *request) (m ledger.Membership, err error) {
 		Link: "/workspaces/" + r.id.String(), Label: "To the workspace"}
 }
 
-// endSessions answers POST /workspaces/{id}/people/{user}/end-sessions. A second time there is nothing to end.
+// endSessions answers POST /workspaces/{id}/people/{user}/end-sessions. A repeated form finds nothing to end.
 func endSessions(p *Pages, w http.ResponseWriter, r *request) error {
 	m, err := p.personOf(r)
 	if err != nil {
@@ -105,7 +105,7 @@ func endSessions(p *Pages, w http.ResponseWriter, r *request) error {
 	return back(w, r, "sessions")
 }
 
-// disable and enable answer the forms of a member. A second time changes nothing and is not noted.
+// disable and enable answer the forms of a member. A repeated form changes nothing and is not noted.
 var disable, enable = setDisabled(true, "disabled"), setDisabled(false, "enabled")
 
 // setDisabled keeps the member of a path from signing in, or allows it again.
@@ -135,7 +135,7 @@ type route struct {
 // handler answers a request, or returns why it can't: see Pages.refuse.
 type handler func(*Pages, http.ResponseWriter, *request) error
 
-// live answers for the part of a page that refreshes itself.
+// live answers requests for the part of a page that refreshes itself.
 func live[V any](page, part string, read func(*Pages, *request) (V, error)) handler {
 	return func(p *Pages, w http.ResponseWriter, r *request) error {
 		v, err := read(p, r)
@@ -147,7 +147,7 @@ func live[V any](page, part string, read func(*Pages, *request) (V, error)) hand
 	}
 }
 
-// sources answers with a page whose refreshing part shows the same, see live.
+// sources answers with a page whose refreshing part shows the same content, see live.
 func sources(p *Pages, w http.ResponseWriter, r *request) error {
 	v, err := p.readSources(r)
 	if err != nil {
@@ -177,7 +177,7 @@ var routes = []route{
 
 	{pattern: "GET /verifications", handle: verifications},
 	{pattern: "GET /verifications/{id}", handle: verification},
-	{pattern: "POST /verifications/{id}/evidence", handle: showEvidence}, // it changes nothing, so observers may use it
+	{pattern: "POST /verifications/{id}/evidence", handle: showEvidence}, // changes nothing, so observers may use it
 	{pattern: "GET /verifications/{id}/live", part: true, handle: live("verification", "live", (*Pages).readWaits)},
 
 	{pattern: "GET /throttles", handle: throttles},

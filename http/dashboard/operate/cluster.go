@@ -19,7 +19,7 @@ import (
 
 type clusterView struct{ admin.Membership }
 
-// Serving is how many of them serve.
+// Serving returns how many nodes serve.
 func (v clusterView) Serving() (n int) {
 	for _, m := range v.Members {
 		if m.State == admin.StateServing {
@@ -36,10 +36,10 @@ type memberView struct {
 	Alone   bool // it is the only one
 }
 
-// Drains and Resumes say which of the two actions can change something. An unreachable node may or may not drain.
+// Drains and Resumes report which of the two actions can change something. An unreachable node may or may not drain.
 func (m memberView) Drains() bool { return m.State != admin.StateDraining }
 
-// Resumes is the other action.
+// Resumes is for the other action.
 func (m memberView) Resumes() bool {
 	return m.State != admin.StateServing && m.State != admin.StateIneligible
 }
@@ -94,7 +94,7 @@ func change(named bool, do func(*admin.Service, context.Context, string) (admin.
 			return err
 		}
 		if named && web.Text(r.Request, "name") != m.Name {
-			m.Problem = "The name that you wrote is not the one of this node. Nothing was changed."
+			m.Problem = "The name that you wrote is not this node's name. Nothing was changed."
 			return p.showMember(w, r, http.StatusUnprocessableEntity, m)
 		}
 		if _, err := do(p.service, r.Context(), m.Node.String()); err != nil {
@@ -124,7 +124,7 @@ type sourceRow struct {
 // sourceChange is a change of a source: its name in a form, and in words.
 type sourceChange struct{ To, Verb, Says string }
 
-// The changes by the buttons of a source. Says follows the name of the source in a sentence.
+// The changes by the buttons of a source. In a sentence, Says follows the name of the source.
 var (
 	pauseIt  = sourceChange{"pause", "Pause", "will no longer be used on any node. Its sessions end after their current command."}
 	drainIt  = sourceChange{"drain", "Drain", "will open no new sessions on any node. Open sessions run to their end."}
@@ -159,7 +159,7 @@ func (p *Pages) readSources(r *request) (sourcesView, error) {
 	return v, nil
 }
 
-// sourcePath is the path of the page that asks before a source is changed.
+// sourcePath returns the path of the page that asks for confirmation before a source is changed.
 func sourcePath(source, to string) string {
 	return "/sources/change?" + url.Values{"source": {source}, "to": {to}}.Encode()
 }
@@ -169,10 +169,10 @@ type sourceForm struct{ Form, Source, To, For, Reason string }
 type changeSourceView struct {
 	In      sourceForm
 	Change  sourceChange
-	Name    string // the source for people
+	Name    string // name of the source, for people
 	Rule    string // the name of its rule
 	Nodes   []string
-	State   string // at the first of its nodes
+	State   string // state at the first of its nodes
 	Now     inspect.ExplainedField
 	Alone   bool // no other source is used now
 	Silent  []inspect.UnreachableNode
@@ -186,7 +186,7 @@ func askSource(p *Pages, w http.ResponseWriter, r *request) error {
 	return p.showSource(w, r, http.StatusOK, in, "")
 }
 
-// showSource says what a change of a source does, and asks for its reason and duration.
+// showSource shows what a change of a source does, and asks for its reason and duration.
 func (p *Pages) showSource(w http.ResponseWriter, r *request, status int, in sourceForm, problem string) error {
 	v := changeSourceView{In: in, Name: inspect.SourceName(in.Source), Rule: admin.SourceRule(in.Source),
 		Alone: in.To != resumeIt.To, Changes: !r.in.ReadOnly, Problem: problem}
@@ -221,7 +221,7 @@ func (p *Pages) showSource(w http.ResponseWriter, r *request, status int, in sou
 	return p.show(w, r, status, "source", titled(v.Change.Verb+" "+v.Name+" · Sources", "sources", v))
 }
 
-// changeSource answers POST /sources/change. The same form again is the same change.
+// changeSource answers POST /sources/change. A repeated form makes the change once.
 func changeSource(p *Pages, w http.ResponseWriter, r *request) error {
 	of := func(name string) string { return strings.TrimSpace(r.PostFormValue(name)) }
 	in := sourceForm{of("form"), of("source"), of("to"), of("for"), of("reason")}
@@ -267,5 +267,6 @@ func (p *Pages) applySource(r *request, in sourceForm, id uuid.UUID, holds time.
 	if last := still[len(still)-1]; last.ID != "" {
 		by = fmt.Sprintf("an override that sets other fields too (%q). Clear it on the page Throttles", last.Reason)
 	}
-	return &admin.Refusal{Status: http.StatusConflict, Message: "the overrides that only pause it have ended, but it is still held by " + by}
+	return &admin.Refusal{Status: http.StatusConflict,
+		Message: "the overrides that only pause it have ended, but it is still paused by " + by}
 }

@@ -1,6 +1,6 @@
 package operate
 
-// Patterns are the routes, for a test that each is in its table.
+// Patterns returns the routes, for a test that checks that each is in its table.
 func Patterns() []string {
 	out := make([]string, 0, len(routes))
 	for _, r := range routes {

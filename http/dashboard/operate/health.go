@@ -16,8 +16,8 @@ import (
 	"rollcall/ledger"
 )
 
-// healthRows bounds the checks of all nodes on the page Health. Problems are shown first. A guess: more checks than
-// twenty nodes with a source each have.
+// healthRows bounds the checks of all nodes on the page Health. Problems are shown first. Guess: twenty nodes with
+// one source each have fewer checks.
 const healthRows = 300
 
 type healthView struct {
@@ -48,23 +48,23 @@ type checksView struct {
 	Rows    []inspect.HealthFinding
 }
 
-// nodeHealth is one node's report. Bad are its problems, Rest the other checks.
+// nodeHealth is one node's report, divided into problems (Bad) and other checks (Rest).
 type nodeHealth struct {
 	inspect.Health
 	Bad, Rest []inspect.HealthFinding
 }
 
-// Failing are the problems, Passing the other checks.
+// Failing returns the problems.
 func (n nodeHealth) Failing() checksView {
 	return checksView{"Checks that fail or warn on " + cmp.Or(n.Node, "this node"), n.Bad}
 }
 
-// Passing are the others.
+// Passing returns the other checks.
 func (n nodeHealth) Passing() checksView {
 	return checksView{"Checks that neither fail nor warn on " + cmp.Or(n.Node, "this node"), n.Rest}
 }
 
-// divideChecks distributes the page's rows among the checks of all nodes. Failures and warnings come first.
+// divideChecks distributes the page's rows among the checks of all nodes, failures and warnings first.
 func divideChecks(nodes []nodeHealth, room int) {
 	for _, bad := range []bool{true, false} {
 		for i := range nodes {
@@ -85,7 +85,7 @@ func divideChecks(nodes []nodeHealth, room int) {
 	}
 }
 
-// health answers GET /health. When other nodes can't be asked it shows only this one.
+// health answers GET /health. If other nodes can't be asked, it shows only this node.
 func health(p *Pages, w http.ResponseWriter, r *request) error {
 	found, silent, err := p.service.Health(r.Context())
 	v := healthView{Ledger: p.service.LedgerAnswers(r.Context()), Silent: silent}
@@ -249,7 +249,7 @@ func showLog(p *Pages, w http.ResponseWriter, r *request) error {
 	return p.show(w, r, http.StatusOK, "log", titled("Log", "log", v))
 }
 
-// logSubject is the subject of a line, with the workspace's name in place of its id.
+// logSubject returns the subject of a line, with the workspace's name in place of its id.
 func logSubject(l ledger.LogLine, workspace string) string {
 	switch {
 	case workspace == "":

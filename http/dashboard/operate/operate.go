@@ -31,7 +31,7 @@ const pageTimeout = 15 * time.Second
 // Options are the options of the pages.
 type Options struct {
 	Service *admin.Service
-	TLS     bool // browsers reach the listener by https
+	TLS     bool // browsers use https to reach the listener
 	Log     *slog.Logger
 	Now     func() time.Time // nil: the clock
 	// Version of the program, at the foot of each page.
@@ -92,7 +92,7 @@ func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type request struct {
 	*http.Request
 	in session
-	id uuid.UUID // in the path; Nil: it has none
+	id uuid.UUID // id in the path; Nil: the path has none
 }
 
 func (p *Pages) admit(to route) http.Handler {
@@ -166,7 +166,7 @@ type frame struct {
 	Body       any
 }
 
-// titled is the frame of a page. here is its entry in the menu.
+// titled returns the frame of a page. here is the page's entry in the menu.
 func titled(title, here string, body any) *frame {
 	return &frame{Frame: web.Frame{Title: title, Here: here}, Body: body}
 }
@@ -184,8 +184,8 @@ var menu = []web.Entry{{Key: "receivers", Link: "/", Word: "Receivers"},
 
 type ineligible struct{ Who, Why string }
 
-// ineligible returns the nodes that may not probe, this one first, without asking others: what this node knows about
-// them is enough.
+// ineligible returns the nodes that may not probe, this one first. It asks no other node, because what this node
+// knows is enough.
 func (p *Pages) ineligible(ctx context.Context) (list []ineligible) {
 	if ok, why := p.service.Probing(); !ok {
 		list = append(list, ineligible{"This node", why})
@@ -202,7 +202,7 @@ func (p *Pages) ineligible(ctx context.Context) (list []ineligible) {
 	return list
 }
 
-// show answers with a page for a signed-in operator. It returns nil, for a handler that ends so.
+// show answers with a page for a signed-in operator. It returns nil, so that a handler can end with it.
 func (p *Pages) show(w http.ResponseWriter, r *request, status int, name string, f *frame) error {
 	f.RequestID, _ = r.Context().Value(requestKey{}).(string) // for the page and the log
 	f.Colours, f.Version = web.ColoursOf(r.Request), p.version
@@ -258,13 +258,13 @@ var pagesOf = strings.NewReplacer(
 	"send the same call again", "try again", "give --force (\"force\":true)", "tick the box", "ask another node",
 	"open the pages of another node")
 
-// sentence is a refusal in words for a page.
+// sentence writes a refusal as a sentence for a page.
 func sentence(r *admin.Refusal) string { return web.Sentence(plainly(r)) }
 
-// plainly is an error of the service with names of pages in place of calls.
+// plainly returns an error of the service, with names of pages in place of calls.
 func plainly(err error) string { return pagesOf.Replace(err.Error()) }
 
-// bearable reports whether browsers keep our cookie: https, or a listener on loopback.
+// bearable reports whether browsers keep our cookie: they do with https, or if the listener is on loopback.
 func (p *Pages) bearable(r *http.Request) bool {
 	host, _, err := net.SplitHostPort(r.Host)
 	if err != nil {
@@ -280,7 +280,7 @@ func stateWord(state any) string {
 
 func percent(part float64) string { return fmt.Sprintf("%.0f%%", 100*part) }
 
-// untilText writes a future time; one on another day has its date.
+// untilText writes a future time, with its date if it is on another day.
 func untilText(now func() time.Time) func(time.Time) string {
 	return func(t time.Time) string {
 		if t.UTC().Truncate(24*time.Hour) != now().UTC().Truncate(24*time.Hour) {

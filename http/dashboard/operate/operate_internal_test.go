@@ -14,7 +14,7 @@ import (
 	"rollcall/ledger"
 )
 
-// TestOneLimitHolds: the page of a receiver marks one limit and no other.
+// TestOneLimitHolds: the page of a receiver marks exactly one limit.
 func TestOneLimitHolds(t *testing.T) {
 	t.Parallel()
 	field := func(name, layer, value string) inspect.ExplainedField {

@@ -35,7 +35,7 @@ func TestALinkIsUsedOnceAndByItsPostAlone(t *testing.T) {
 	late := g.Link("eve", false)
 	g.Later(time.Minute)
 	if a := second.send("POST", late, url.Values{}); a.Status != 404 || second.cookie != "" {
-		t.Errorf("a link of a minute ago answers %d, cookie %q", a.Status, second.cookie)
+		t.Errorf("a link older than a minute answers %d, cookie %q", a.Status, second.cookie)
 	}
 }
 
@@ -259,7 +259,7 @@ func TestAnAuditGoesOnBehindItsPage(t *testing.T) {
 	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	effort.Has(t, v.get("/health").Body, "None has been run from this page", "before the first")
-	for range 2 { // twice is once while it runs
+	for range 2 { // a second audit does not start while one runs
 		effort.MustBe(t, v.send("POST", "/health/audit", url.Values{}).Status, 303)
 	}
 	page := ""
@@ -282,10 +282,10 @@ func TestEveryPageSaysWhichNodesMayNotProbe(t *testing.T) {
 	}
 }
 
-// TestOverridesCountDownByMinutes asks the polled part as the script does: with the tag of the last answer.
+// TestOverridesCountDownByMinutes requests the polled part as the script does, with the tag of the last answer.
 func TestOverridesCountDownByMinutes(t *testing.T) {
 	g := pagetest.Start(t)
-	g.Hold() // the clock of the pages
+	g.Hold() // stops the clock of the pages
 	v := visit(t, g, "eve", false)
 	g.SetOverride(t, ledger.ThrottleOverride{ID: uuid.New(), Key: "other.test", Fields: map[string]string{"rcpt_rate": "2/s"}, Reason: "ticket 2"})
 	a := v.get("/throttles/live")
@@ -313,8 +313,8 @@ func TestOverridesCountDownByMinutes(t *testing.T) {
 	}
 }
 
-// TestASessionBelongsToTheProcessThatMadeIt copies a cookie before its session is signed out: it opens nothing at a node that
-// has the same token, as it would after a restart.
+// TestASessionBelongsToTheProcessThatMadeIt copies the cookie of a session and signs the session out. The cookie then
+// opens nothing, not even at a node with the same token, as after a restart.
 func TestASessionBelongsToTheProcessThatMadeIt(t *testing.T) {
 	one, two := pagetest.Start(t), pagetest.Start(t) // they share a token
 	eve := visit(t, one, "eve", false)
@@ -326,7 +326,7 @@ func TestASessionBelongsToTheProcessThatMadeIt(t *testing.T) {
 	effort.MustBe(t, ben.get("/").Status, 200, "somebody else's session")
 }
 
-// TestNodesOfOneMachineKeepTheirSessionsApart gives one browser the cookies of two nodes, and of strange hosts.
+// TestNodesOfOneMachineKeepTheirSessionsApart gives one browser the cookies of two nodes and of unknown hosts.
 func TestNodesOfOneMachineKeepTheirSessionsApart(t *testing.T) {
 	one, two := pagetest.Start(t), pagetest.Start(t)
 	a, b := visit(t, one, "eve", false), visit(t, two, "eve", false)
@@ -344,7 +344,7 @@ func TestNodesOfOneMachineKeepTheirSessionsApart(t *testing.T) {
 	}
 }
 
-// land opens a link and says where it leads.
+// land opens a link and returns where it leads.
 func (v *visitor) land() string {
 	v.t.Helper()
 	return v.send("POST", v.g.Link("eve", false), url.Values{}).Header.Get("Location")
@@ -450,7 +450,7 @@ func TestASourceIsPausedDrainedAndResumed(t *testing.T) {
 	}
 }
 
-// TestTheSourceThatTheSystemChooses has no address, and rules of the name "source:".
+// TestTheSourceThatTheSystemChooses: this source has no address, and its rules have the name "source:".
 func TestTheSourceThatTheSystemChooses(t *testing.T) {
 	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
@@ -486,14 +486,14 @@ func TestWhatIsWrongWithAChangeOfASourceIsSaid(t *testing.T) {
 	effort.Is(t, len(g.Overrides(t)), 1, "overrides hold")
 }
 
-// TestAnOverrideOfMoreThanPauseIsNotEnded sets one as the command line can.
+// TestAnOverrideOfMoreThanPauseIsNotEnded sets an override of several fields, as the command line can.
 func TestAnOverrideOfMoreThanPauseIsNotEnded(t *testing.T) {
 	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	g.SetOverride(t, ledger.ThrottleOverride{ID: uuid.New(), Key: "source:192.0.2.8", Reason: "ticket <b>",
 		Fields: map[string]string{"pause": "yes", "source_per_day": "10"}})
 	a := v.send("POST", "/sources/change", url.Values{"source": {"192.0.2.8"}, "to": {"resume"}, "reason": {"over"}})
-	effort.ErrorIf(t, a.Status != 422 || !strings.Contains(a.Body, "still held by an override") ||
+	effort.ErrorIf(t, a.Status != 422 || !strings.Contains(a.Body, "still paused by an override") ||
 		!strings.Contains(a.Body, "ticket &lt;b&gt;"), "%d %s", a.Status, a.Body)
 	effort.Is(t, len(holds(t, g, "192.0.2.8")), 1, "hold")
 }

@@ -46,18 +46,18 @@ func stateOf(word string) web.State {
 type receiversView struct {
 	At       time.Time
 	Rows     []inspect.Receiver
-	More     int // that fit but are left out
+	More     int // matching receivers that are not shown
 	Silent   []inspect.UnreachableNode
 	Asking   int // that are asked now
 	HeldBack int // that are held back
-	Idle     int // that fit but are idle and left out
+	Idle     int // matching receivers that are idle and not shown
 	Nodes    int // where receivers live
 
 	State, Cause, Find string
 	States, Causes     []string
 	Query              string // the filters
 	Every              string
-	Any                bool // there is a receiver, whatever the filters say
+	Any                bool // there are receivers, whether or not they match
 	Say                string
 }
 
@@ -107,7 +107,7 @@ const (
 	traceShown    = 200 // lines
 )
 
-// heldBy describes, by cause, what keeps a receiver from being asked more.
+// heldBy describes, for each cause, why a receiver is not asked more.
 var heldBy = map[string]string{
 	"free":              "Nothing holds it back.",
 	"allowance":         "We ask as fast as our own limit of addresses a second allows:",
@@ -120,7 +120,7 @@ var heldBy = map[string]string{
 	"unreached":         "We wait because its servers can't be reached:",
 }
 
-// heldField is the field whose value holds a receiver back now; "": none. A lower learned limit may be the cause.
+// heldField returns the field whose value holds a receiver back now, or "". A lower learned limit may be the cause.
 func heldField(r inspect.Receiver, fields []inspect.ExplainedField) string {
 	value := func(name string) string {
 		i := slices.IndexFunc(fields, func(f inspect.ExplainedField) bool { return f.Field == name })
@@ -150,7 +150,7 @@ func heldField(r inspect.Receiver, fields []inspect.ExplainedField) string {
 	return ""
 }
 
-// taught reports whether the value of a field was learned from the receiver instead of set by a rule.
+// taught reports whether the value of a field was learned from the receiver, not set by a rule.
 func taught(f inspect.ExplainedField) bool {
 	return f.Layer == throttle.LayerLearned.String() || f.Layer == throttle.LayerPenalty.String()
 }
@@ -158,10 +158,10 @@ func taught(f inspect.ExplainedField) bool {
 type receiverView struct {
 	Key     string
 	Path    string
-	Places  []placeView // its nodes; empty: it is not asked now
+	Places  []placeView // its nodes; empty: the receiver is not asked now
 	Limits  limitsView
 	Notes   []string
-	Taught  bool   // a learned limit, which overrides every rule, holds it back
+	Taught  bool   // a learned limit, which overrides every rule, holds the receiver back
 	Missing string // why it is missing
 	Forgets []string
 	Trace   *traceView // its sessions' lines; nil: not requested
@@ -172,9 +172,9 @@ type receiverView struct {
 
 type placeView struct {
 	inspect.ReceiverDetail
-	Answer string // whether it accepts mail from us, and how fast
+	Answer string // whether the receiver accepts mail from us, and how fast
 	Held   string // what holds it back, in a sentence
-	Ends   string // when it goes on; "": unknown, or it is not held
+	Ends   string // when the receiver is asked again; "": unknown, or not held back
 	Hour   web.Chart
 }
 
@@ -196,7 +196,7 @@ func placeOf(d inspect.ReceiverDetail, now time.Time) placeView {
 
 const minutesMax = 60
 
-// hourOf draws minutes: accepted, refused and deferred, and the allowed rate as a line.
+// hourOf draws a chart of minutes: accepted, refused and deferred, and the allowed rate as a line.
 func hourOf(minutes []inspect.Minute) web.Chart {
 	c := web.Chart{Unit: "Addresses asked in a minute"}
 	for _, m := range minutes[max(0, len(minutes)-minutesMax):] {
@@ -208,7 +208,7 @@ func hourOf(minutes []inspect.Minute) web.Chart {
 	return c
 }
 
-// readReceiver reads everything about a receiver. For one without a node it shows the rules.
+// readReceiver reads everything about a receiver. If no node asks the receiver, it shows the rules.
 func (p *Pages) readReceiver(r *request) (receiverView, error) {
 	key := r.PathValue("key")
 	v := receiverView{Key: key, Path: receiverPath(key), Every: receiverEvery, Forgets: inspect.Forgets[:], Changes: !r.in.ReadOnly}
@@ -258,7 +258,7 @@ func receiver(p *Pages, w http.ResponseWriter, r *request) error {
 	return p.show(w, r, http.StatusOK, "receiver", refreshing(v.Key+" · Receivers", "receivers", v))
 }
 
-// closeSession answers POST /receivers/{key}/close. A session that has already ended is no error.
+// closeSession answers POST /receivers/{key}/close. Closing a session that has ended is no error.
 func closeSession(p *Pages, w http.ResponseWriter, r *request) error {
 	number, _ := strconv.Atoi(r.PostFormValue("session"))
 	err := p.service.CloseSession(r.Context(), admin.CloseCall{Key: r.PathValue("key"), Node: r.PostFormValue("node"),
@@ -301,12 +301,12 @@ func explainPath(name string) string {
 }
 
 const (
-	// slowestShown bounds the list of open files on the first page: it shows the worst ones, and the page Verifications
-	// has all.
+	// slowestShown bounds the list of open files on the first page. It shows the worst files; the page Verifications
+	// shows all.
 	slowestShown = 5
 
 	// slowestWait bounds how long the first page waits for the ledger, so that it shows the receivers even while the
-	// ledger hangs. A guess: the same as for nodes.
+	// ledger hangs. Guess: as long as for nodes.
 	slowestWait = 2 * time.Second
 )
 
@@ -314,7 +314,7 @@ const (
 type slowestView struct {
 	filesView
 	More    bool // others are open, too
-	Uploads int  // that wait for their customer's upload, not for us
+	Uploads int  // files that wait for their customer's upload, not for us
 	Away    bool // the ledger does not answer
 }
 
@@ -324,7 +324,8 @@ type receiversPage struct {
 	Slowest slowestView
 }
 
-// readSlowest reads the open files from the ledger. Without an answer the page says so, and shows its other parts.
+// readSlowest reads the open files from the ledger. If the ledger does not answer, the page says so and shows its
+// other parts.
 func (p *Pages) readSlowest(r *request) (v slowestView) {
 	ctx, cancel := context.WithTimeout(r.Context(), slowestWait)
 	defer cancel()

@@ -19,7 +19,7 @@ import (
 	"rollcall/http/dashboard/pagetest"
 )
 
-// asked is one request to a route, and what nobody, an observer and an operator are answered.
+// asked is one request to a route, and the status that nobody, an observer and an operator get.
 type asked struct {
 	path func(*pagetest.Rig) string
 	form func(*pagetest.Rig) url.Values
@@ -151,7 +151,7 @@ func TestEveryRouteAnswersEveryoneAsTheTableSays(t *testing.T) {
 	effort.Is(t, len(table), len(operate.Patterns()), "rows of the table, of which each route has one")
 }
 
-// checkPage holds what every answer must keep.
+// checkPage checks what is required of every answer.
 func checkPage(t *testing.T, pattern string, got answer) {
 	t.Helper()
 	if got.Header.Get("X-Request-Id") == "" || !strings.Contains(got.Header.Get("Content-Security-Policy"), "default-src 'none'") {
@@ -165,7 +165,7 @@ func checkPage(t *testing.T, pattern string, got answer) {
 // pageMax bounds a page, as package view enforces it.
 const pageMax = 512 << 10
 
-// bounded fails unless a page is answered and takes two thirds of what it may.
+// bounded checks that a page is answered and takes at most two thirds of its bound.
 func (v *visitor) bounded(path string) string {
 	v.t.Helper()
 	a := v.get(path)
@@ -202,7 +202,7 @@ func TestTextsOfCustomersFillAPageAndNoMore(t *testing.T) {
 	whole(path+"/keys/", 200)
 }
 
-// elsewhere are the forms that change nothing in the ledger, or nothing in the state in which this test finds it.
+// elsewhere lists the forms that change nothing in the ledger, or nothing in the state in which this test finds it.
 var elsewhere = map[string]string{
 	"POST /receivers/{key}/close":                "ends a session of a node: a second time there is none",
 	"POST /receivers/{key}/forget":               "drops what nodes know: a second time they know nothing",
@@ -214,7 +214,7 @@ var elsewhere = map[string]string{
 	"POST /workspaces/{id}/people/{user}/enable": "TestAMemberIsSignedOutAndDisabled",
 }
 
-// TestEveryFormTwiceIsOnce: the first time changes the ledger, the second time nothing does.
+// TestEveryFormTwiceIsOnce: the first send changes the ledger, the second changes nothing.
 func TestEveryFormTwiceIsOnce(t *testing.T) {
 	effort.NotShort(t, "a ledger for each form")
 	effort.Unraced(t, "one call after the other")
@@ -247,15 +247,15 @@ func TestEveryFormTwiceIsOnce(t *testing.T) {
 
 const cookieName = "__Host-rollcall-operator"
 
-// visitor is a browser: it keeps the cookies of the pages.
+// visitor is a browser that keeps the cookies of the pages.
 type visitor struct {
 	t      *testing.T
 	g      *pagetest.Rig
 	cookie string // of the session
-	next   string // of the page to land on
+	next   string // the page to show after signing in
 }
 
-// cookieOf is the name of the session's cookie at a host.
+// cookieOf returns the name of the session's cookie at a host.
 func cookieOf(host string) string {
 	if _, port, err := net.SplitHostPort(host); err == nil {
 		return cookieName + "-" + port
@@ -266,7 +266,7 @@ func cookieOf(host string) string {
 // answer is what it got.
 type answer struct{ nettest.Answer }
 
-// send makes a request; form nil means that there is no body.
+// send makes a request. If form is nil, the request has no body.
 func (v *visitor) send(method, path string, form url.Values, header ...string) answer {
 	v.t.Helper()
 	host := strings.TrimPrefix(v.g.URL, "http://")

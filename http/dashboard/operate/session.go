@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// cookieName begins the name of the cookie of a session. The prefix makes browsers refuse it from other hosts and over
-	// plain http.
+	// cookieName is the prefix of the names of session cookies. Because of "__Host-" browsers refuse such a cookie
+	// from other hosts and over plain http.
 	cookieName = "__Host-rollcall-operator"
 
 	// codeHolds is how long a link is valid.
@@ -29,7 +29,7 @@ const (
 	// codesMax bounds the stored links; the oldest is dropped first.
 	codesMax = 100
 
-	// A session of an operator ends when no page was opened for idle, and after life in any case. Customers' sessions
+	// An operator's session ends when no page was opened for idle, and in any case after life. Customers' sessions
 	// have SessionIdle and SessionLife of package config.
 	idle = time.Hour
 	life = 12 * time.Hour
@@ -42,20 +42,20 @@ type sessionID [sha256.Size]byte
 
 type session struct {
 	ID       sessionID // zero: not signed in
-	Author   string    // of changes; "": not given
+	Author   string    // author of changes; "": not given
 	ReadOnly bool
 	Begun    time.Time
 }
 
-// sessionStore stores sessions and the codes of links in this process only, without the ledger: they are valid on no
-// other node and end with the process. Safe for concurrent use.
+// sessionStore stores sessions and the codes of links in this process only, not in the ledger. So they are valid on
+// no other node and end with the process. Safe for concurrent use.
 type sessionStore struct {
 	now      func() time.Time
 	codes    *lru.Cache[string, code] // by the code
 	sessions *lru.Cache[sessionID, *storedSession]
 }
 
-// storedSession is a session and when a page of it was opened last, in nanoseconds.
+// storedSession is a session and the time when a page of it was opened last, in nanoseconds.
 type storedSession struct {
 	session
 	seen atomic.Int64
@@ -75,11 +75,11 @@ func newSessionStore(now func() time.Time) *sessionStore {
 	return k
 }
 
-// purposeOf returns the purpose of a valid code. With use it uses it up.
+// purposeOf returns the purpose of a valid code. With use it also uses the code up.
 func (k *sessionStore) purposeOf(name string, use bool) (code, bool) {
 	c, ok := k.codes.Peek(name)
 	if use {
-		ok = k.codes.Remove(name) && ok // true for one of two at once
+		ok = k.codes.Remove(name) && ok // true for only one of two simultaneous calls
 	}
 	return c, ok && k.now().Before(c.until)
 }
@@ -97,7 +97,7 @@ func (k *sessionStore) begin(w http.ResponseWriter, r *http.Request, c code) {
 // end ends a session, so that its cookie no longer works.
 func (k *sessionStore) end(s session) { k.sessions.Remove(s.ID) }
 
-// of finds the session of a request; two cookies count as none. Opening a page counts as use.
+// of finds the session of a request. Two cookies count as none. Opening a page counts as use.
 func (k *sessionStore) of(r *http.Request, use bool) (session, bool) {
 	id, now := sessionID(sha256.Sum256([]byte(web.CookieOf(r, cookieOf(r))))), k.now()
 	s, ok := k.sessions.Peek(id)
@@ -105,14 +105,14 @@ func (k *sessionStore) of(r *http.Request, use bool) (session, bool) {
 		return session{}, false
 	}
 	if use {
-		k.sessions.Get(id) // now the most recently used
+		k.sessions.Get(id) // makes it the most recently used
 		s.seen.Store(now.UnixNano())
 	}
 	return s.session, true
 }
 
-// cookieOf is the name of the cookie for a request. Cookies ignore ports, so the name contains the port that the
-// browser uses: sessions at two nodes of one machine, or through two tunnels, exist side by side.
+// cookieOf returns the name of the cookie for a request. Cookies ignore ports, so the name contains the port that the
+// browser uses. Then sessions at two nodes of one machine, or through two tunnels, exist side by side.
 func cookieOf(r *http.Request) string {
 	_, text, err := net.SplitHostPort(r.Host)
 	if err != nil {
@@ -138,14 +138,14 @@ func signIn(p *Pages, w http.ResponseWriter, r *request) error {
 	if r.in.ID != (sessionID{}) {
 		return seeOther(w, r, p.pageOr(next))
 	}
-	if next != "" { // set in the link of a part whose session has ended; the page opens without it
+	if next != "" { // from a part whose session has ended; the page itself doesn't need it
 		p.keepNext(w, r.Request, next)
 		return seeOther(w, r, "/sign-in")
 	}
 	return p.show(w, r, http.StatusOK, "sign-in", titled("Sign in", "", signView{p.bearable(r.Request)}))
 }
 
-// showLink answers GET /link/{code}. It does not use it up.
+// showLink answers GET /link/{code}. It does not use the link up.
 func showLink(p *Pages, w http.ResponseWriter, r *request) error {
 	c, ok := p.sessions.purposeOf(r.PathValue("code"), false)
 	switch {
@@ -177,7 +177,7 @@ var overLink = web.Failure{Status: http.StatusNotFound, Title: "This link has ex
 	Text: "It was already used, or its minute has passed.",
 	Next: "Run `rollcall operate` again, and open the link that it prints."}
 
-// unbearable answers when a browser would not keep the cookie.
+// unbearable is the answer if a browser would not keep the cookie.
 var unbearable = web.Failure{Status: http.StatusForbidden, Title: "Encryption is required",
 	Text: "This listener was reached over plain http from another machine, so others could read the session on its way.",
 	Next: "Set admin.tls_cert and admin.tls_key, or reach the listener by a tunnel as 127.0.0.1, and run " +
@@ -195,7 +195,7 @@ func asset(p *Pages, w http.ResponseWriter, r *request) error {
 	return nil
 }
 
-// guide answers GET /docs and GET /docs/{page}, and openAPI GET /openapi.yaml: the customers' documents.
+// guide answers GET /docs and GET /docs/{page}, the customers' documents. openAPI answers GET /openapi.yaml.
 func guide(p *Pages, w http.ResponseWriter, r *request) error {
 	page, err := web.Guide(r.PathValue("page"))
 	if err != nil {
@@ -215,15 +215,16 @@ const (
 	// find a terminal and run a command, too short to surprise anybody the next day.
 	nextHolds = 15 * time.Minute
 
-	// nextMax bounds the path and query of that page, in bytes. Ours are shorter; a longer one is not remembered.
+	// nextMax bounds the path and query of that page, in bytes. Our pages have shorter ones; a longer one is not
+	// remembered.
 	nextMax = 1 << 10
 )
 
-// nextCookie is the name of the cookie with that page, which the link of `rollcall operate` does not contain.
+// nextCookie returns the name of the cookie with that page. The link of `rollcall operate` does not contain the page.
 func nextCookie(r *http.Request) string { return cookieOf(r) + "-next" }
 
-// keepNext sets a cookie with the page to show after signing in. It clears the cookie if that is the first page, or
-// not a page of ours.
+// keepNext sets a cookie with the page to show after signing in. It clears the cookie if the page is the first page
+// or not one of ours.
 func (p *Pages) keepNext(w http.ResponseWriter, r *http.Request, text string) {
 	if to := p.pageOr(text); to != "/" {
 		web.SetCookie(w, nextCookie(r), base64.RawURLEncoding.EncodeToString([]byte(to)), int(nextHolds/time.Second),
@@ -233,7 +234,7 @@ func (p *Pages) keepNext(w http.ResponseWriter, r *http.Request, text string) {
 	}
 }
 
-// takeNext returns the page to show after signing in, the remembered one or the first, and clears the cookie.
+// takeNext returns the page to show after signing in, the remembered page or the first one, and clears the cookie.
 func (p *Pages) takeNext(w http.ResponseWriter, r *http.Request) string {
 	kept := web.CookieOf(r, nextCookie(r))
 	dropNext(w, r)
@@ -251,7 +252,7 @@ func dropNext(w http.ResponseWriter, r *http.Request) {
 }
 
 // pageOr returns a path with its query if it is one of our pages that need a session, and otherwise the first page.
-// Strangers can write the path, so it must lead to no other site and only to a page.
+// Strangers can choose the path, so it must not lead to another site or to anything but a page.
 func (p *Pages) pageOr(text string) string {
 	plain := func(c rune) bool { return c > ' ' && c < 0x7f && c != '\\' }
 	if len(text) > nextMax || !strings.HasPrefix(text, "/") || strings.HasPrefix(text, "//") ||

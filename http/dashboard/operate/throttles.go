@@ -21,7 +21,7 @@ type throttlesView struct {
 	Layers    []layerView // the strongest first
 	File      admin.ThrottleFile
 	Loaded    time.Time
-	Away      string       // why the overrides are missing
+	Away      string       // why overrides are not shown
 	Explained *explainView // limits of a name; nil: not requested
 	Problem   string
 	Changes   bool
@@ -29,7 +29,7 @@ type throttlesView struct {
 	Say       string
 }
 
-// throttlesEvery is how often the list of overrides refreshes. It counts down by minutes, so most answers are "not
+// throttlesEvery is how often the list of overrides refreshes. It counts down in minutes, so most answers are "not
 // changed".
 const throttlesEvery = "10s"
 
@@ -45,7 +45,7 @@ type ruleView struct {
 	Hour  bool // it ends within the hour
 }
 
-// readThrottles reads the rules of all layers, without the overrides when the ledger does not answer.
+// readThrottles reads the rules of all layers. If the ledger does not answer, it leaves out the overrides.
 func (p *Pages) readThrottles(r *request) (throttlesView, error) {
 	found, err := p.service.Throttle(r.Context(), false)
 	v := throttlesView{File: found.File, Changes: !r.in.ReadOnly, Every: throttlesEvery}
@@ -79,7 +79,7 @@ func (p *Pages) readThrottles(r *request) (throttlesView, error) {
 	return v, nil
 }
 
-// countdown is the time until a moment in minutes, so that a list changes only once a minute.
+// countdown returns the time until then in minutes, so that a list changes only once a minute.
 func (p *Pages) countdown(until time.Time) string {
 	left := until.Sub(p.now())
 	days, hours, minutes := int(left.Hours())/24, int(left.Hours())%24, int(left.Minutes())%60
@@ -122,7 +122,7 @@ type explainView struct {
 	In     overrideForm
 }
 
-// limitsView is the fields set by a rule, and those with built-in defaults.
+// limitsView has the fields that a rule sets, and those with built-in defaults.
 type limitsView struct{ Own, Defaults fieldsView }
 
 type fieldsView struct {
@@ -131,7 +131,7 @@ type fieldsView struct {
 	Holds   string // the field that holds a receiver back; "": none
 }
 
-// limitsOf divides the fields. The one that holds a receiver back comes first, whatever its layer.
+// limitsOf divides the fields. The field that holds a receiver back comes first, whatever its layer.
 func limitsOf(fields []inspect.ExplainedField, holds string) limitsView {
 	v := limitsView{fieldsView{Caption: "Limits, with who set them", Holds: holds}, fieldsView{Caption: "Built-in defaults"}}
 	for _, f := range fields {
@@ -216,7 +216,7 @@ type previewView struct {
 	Why      string            // and why
 }
 
-// preview answers POST /throttles/preview: what an override would change. It changes nothing.
+// preview answers POST /throttles/preview: it shows what an override would change, and changes nothing.
 func preview(p *Pages, w http.ResponseWriter, r *request) error {
 	in := formOf(r)
 	call, err := in.call()
@@ -247,7 +247,7 @@ func preview(p *Pages, w http.ResponseWriter, r *request) error {
 	return p.show(w, r, http.StatusOK, "preview", titled("Review the override", "throttles", v))
 }
 
-// setOverride answers POST /throttles/set. A repeated form sets it once.
+// setOverride answers POST /throttles/set. A repeated form sets the override once.
 func setOverride(p *Pages, w http.ResponseWriter, r *request) error {
 	in := formOf(r)
 	call, err := in.call()
@@ -267,7 +267,7 @@ func (p *Pages) wrongOverride(w http.ResponseWriter, r *request, in overrideForm
 	return err
 }
 
-// clearOverrides answers POST /throttles/clear. One that has already ended is no error.
+// clearOverrides answers POST /throttles/clear. Clearing an override that has ended is no error.
 func clearOverrides(p *Pages, w http.ResponseWriter, r *request) error {
 	reason := web.Text(r.Request, "reason")
 	id, err := uuid.Parse(r.PostFormValue("id"))
@@ -281,7 +281,7 @@ func clearOverrides(p *Pages, w http.ResponseWriter, r *request) error {
 	return seeOther(w, r, "/throttles")
 }
 
-// statusOf is the status of a refusal; 0 for other errors.
+// statusOf returns the status of a refusal, or 0 for other errors.
 func statusOf(err error) int {
 	if refused, ok := errors.AsType[*admin.Refusal](err); ok {
 		return refused.Status

@@ -21,7 +21,7 @@ import (
 const (
 	// openShown bounds the list of open verifications.
 	openShown = 100
-	// openRead bounds how many are read to find those to show. Guess: some 1 MB.
+	// openRead bounds how many verifications are read to find those to show. Guess: some 1 MB.
 	openRead = 2000
 	// waitMax bounds the text of a row about a wait for receivers, in bytes. Guess: two receivers with their causes.
 	waitMax = 200
@@ -29,9 +29,9 @@ const (
 
 type openView struct {
 	filesView
-	Fit     int  // that fit, shown or not
+	Fit     int  // matching verifications, shown or not
 	Overdue int  // of these
-	More    int  // that fit but are not shown
+	More    int  // matching verifications that are not shown
 	All     bool // all open ones were read
 	Find    string
 }
@@ -44,9 +44,9 @@ type openRow struct {
 	Name      string
 	Age       float64 // seconds
 	Done      int64
-	Waits     string  // for what, in a sentence
+	Waits     string  // what it waits for, in a sentence
 	Overdue   float64 // seconds; 0: not overdue
-	Node      string  // node that works on it, or did; "": none
+	Node      string  // node that works on it, or did last; "": none
 	RanOut    bool    // its lease did
 }
 
@@ -71,13 +71,13 @@ func verifications(p *Pages, w http.ResponseWriter, r *request) error {
 	return p.show(w, r, http.StatusOK, "verifications", titled("Verifications", "verifications", v))
 }
 
-// fits reports whether a text is in the name of the workspace or of the file, or begins the id.
+// fits reports whether the name of the workspace or of the file contains a text, or the id begins with it.
 func fits(v ledger.Verification, workspace, find string) bool {
 	return strings.Contains(strings.ToLower(cmp.Or(workspace, v.Workspace.String())), find) ||
 		strings.Contains(strings.ToLower(fileName(v)), find) || strings.HasPrefix(v.ID.String(), find)
 }
 
-// rowsOf shows some files, in the order of stuckFirst.
+// rowsOf returns the rows of some files, in the order of stuckFirst.
 func rowsOf(found []ledger.Verification, names, nodes map[uuid.UUID]string, now time.Time,
 	most int) (rows []openRow) {
 	slices.SortFunc(found, func(a, b ledger.Verification) int { return stuckFirst(a, b, now) })
@@ -99,7 +99,7 @@ func rowOf(v ledger.Verification, workspace string, nodes map[uuid.UUID]string, 
 	return row
 }
 
-// waitOf says what an open verification waits for, by its row in the ledger.
+// waitOf returns what an open verification waits for, by its row in the ledger.
 func waitOf(v ledger.Verification) string {
 	has := v.LeasedBy != uuid.Nil
 	switch v.State() {
@@ -116,7 +116,7 @@ func waitOf(v ledger.Verification) string {
 		}
 		return "A node to read its file."
 	case ledger.State(ledger.Cancelling):
-		return "The end of the running questions: it was cancelled."
+		return "The replies to questions already sent: it was cancelled."
 	}
 	if has {
 		return "Answers from receivers."
@@ -124,7 +124,7 @@ func waitOf(v ledger.Verification) string {
 	return "A node to continue it."
 }
 
-// waitForReceivers says the same for one that waits for receivers.
+// waitForReceivers returns what a verification that waits for receivers waits for.
 func waitForReceivers(v ledger.Verification) string {
 	text := "Receivers that asked us to come back later."
 	if v.Issue != nil && v.Issue.Message != "" {
@@ -140,7 +140,7 @@ func waitForReceivers(v ledger.Verification) string {
 	return text
 }
 
-// fileName names a verification: the customer's name of the file, or its kind.
+// fileName returns the customer's name of a verification's file, or its kind.
 func fileName(v ledger.Verification) string {
 	switch {
 	case v.Kind == ledger.Single:
@@ -163,7 +163,7 @@ func (p *Pages) names(r *request) (map[uuid.UUID]string, error) {
 	return names, nil
 }
 
-// nodeNames are the names of the known nodes, by the ids in leases; none without a cluster.
+// nodeNames returns the names of the known nodes, by the ids in leases. Without a cluster it returns none.
 func (p *Pages) nodeNames(ctx context.Context) map[uuid.UUID]string {
 	names := map[uuid.UUID]string{}
 	known, err := p.service.Members(ctx)
@@ -202,7 +202,7 @@ var waitWords = map[string]string{
 const waitsEvery = "5s"
 
 var errNoVerification = &admin.Refusal{Status: http.StatusNotFound, Message: "there is no verification with this id: compare it " +
-	"with the one that its customer was given"}
+	"with the id that the customer got"}
 
 func (p *Pages) readWaits(r *request) (v waitsView, err error) {
 	if v.Verification, err = p.service.Waits(r.Context(), r.id); err != nil {
@@ -229,7 +229,7 @@ type verificationView struct {
 	MadeBy    string
 	Overdue   float64 // seconds; 0: not overdue
 	Money     moneyView
-	Missing   string // why Row and Money are not shown; "": they are
+	Missing   string // why Row and Money are not shown; "": they are shown
 }
 
 type moneyView struct {
@@ -242,7 +242,7 @@ func (m moneyView) Agrees() bool {
 	return m.Sums.Held-m.Sums.Charged-m.Sums.Released == m.Verification.Held
 }
 
-// verification answers GET /verifications/{id}. Without the ledger it shows only the nodes' answers.
+// verification answers GET /verifications/{id}. If the ledger does not answer, it shows only the nodes' answers.
 func verification(p *Pages, w http.ResponseWriter, r *request) error {
 	v := verificationView{Name: "One verification"}
 	var err error
@@ -284,7 +284,7 @@ func (p *Pages) readBook(r *request, v *verificationView) (err error) {
 	return err
 }
 
-// makerOf names an actor of the ledger for people. A workspace that can't be looked up is shown by its id.
+// makerOf returns the name of an actor for people, or the actor's id if the workspace can't be read.
 func (p *Pages) makerOf(ctx context.Context, workspace uuid.UUID, actor string) string {
 	kind, id, _ := strings.Cut(actor, ":")
 	switch kind {
@@ -316,8 +316,8 @@ type evidenceView struct {
 	Talk       *web.Talk
 }
 
-// showEvidence answers POST /verifications/{id}/evidence. It changes nothing, so observers may use it; it is a POST so
-// that the address is in no URL.
+// showEvidence answers POST /verifications/{id}/evidence. It is a POST so that no URL contains the address. It
+// changes nothing, so observers may use it.
 func showEvidence(p *Pages, w http.ResponseWriter, r *request) error {
 	v := evidenceView{Back: "/verifications/" + r.id.String(), Name: "the verification"}
 	var err error

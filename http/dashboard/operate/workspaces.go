@@ -19,17 +19,17 @@ const (
 	// listShown bounds each list on the page of a workspace except grants. Guess: the page stays below two thirds of
 	// its bound.
 	listShown = 100
-	// grantsShown is how many grants it shows.
+	// grantsShown is how many grants the page shows.
 	grantsShown = 20
 )
 
 type workspacesView struct {
 	Rows []admin.WorkspaceLine
-	More int // that fit but are not shown
+	More int // matching workspaces that are not shown
 	Find string
 }
 
-// Count is the number of matches.
+// Count returns the number of matches.
 func (v workspacesView) Count() int { return len(v.Rows) + v.More }
 
 func workspaces(p *Pages, w http.ResponseWriter, r *request) error {
@@ -73,7 +73,7 @@ type workspaceForm struct {
 	Why                  string // of the limits
 	Email                string // of an invitation
 	Role                 ledger.Role
-	Grant, Turns, Bounds string // problems, by the form that has them
+	Grant, Turns, Bounds string // the problem of each form
 	Invite               string
 }
 
@@ -155,7 +155,7 @@ func (p *Pages) readAccess(r *request, id uuid.UUID, v *workspaceView) error {
 	}
 	v.MoreKeys = len(keys) - len(v.Keys)
 	v.Members, err = p.service.ListMembers(r.Context(), id)
-	if status := statusOf(err); status == http.StatusConflict { // this process has no pages
+	if status := statusOf(err); status == http.StatusConflict { // this process serves no pages
 		return nil
 	}
 	v.People, v.MoreOf = err == nil, max(0, len(v.Members)-listShown)
@@ -168,7 +168,7 @@ func (p *Pages) readWork(r *request, id uuid.UUID, v *workspaceView) error {
 	if err != nil {
 		return err
 	}
-	taken, err := p.service.Open(r.Context(), openRead) // a history does not say which node has a file
+	taken, err := p.service.Open(r.Context(), openRead) // a history does not have the node that works on a file
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func (p *Pages) readWork(r *request, id uuid.UUID, v *workspaceView) error {
 	return nil
 }
 
-// asNumber reads a whole number as people write it, with or without groups.
+// asNumber reads a whole number as people write it, with or without separators of groups.
 func asNumber(text string) (int64, error) {
 	return strconv.ParseInt(strings.NewReplacer(",", "", " ", "", "\u202f", "").Replace(text), 10, 64)
 }
@@ -195,7 +195,7 @@ func problemOf(err error) (problem string, other error) {
 	return "", err
 }
 
-// back redirects to the page of a workspace, which says what was done.
+// back redirects to the page of a workspace. done tells the page what was done.
 func back(w http.ResponseWriter, r *request, done string) error {
 	return seeOther(w, r, "/workspaces/"+r.id.String()+"?done="+done)
 }
@@ -228,7 +228,7 @@ func grant(p *Pages, w http.ResponseWriter, r *request) error {
 	return p.showWorkspace(w, r, http.StatusUnprocessableEntity, workspaceView{In: in})
 }
 
-// setWeight answers POST /workspaces/{id}/weight. The same weight again changes nothing.
+// setWeight answers POST /workspaces/{id}/weight. Setting the same weight changes nothing.
 func setWeight(p *Pages, w http.ResponseWriter, r *request) error {
 	in := workspaceForm{Weight: web.Text(r.Request, "weight")}
 	weight, err := strconv.Atoi(in.Weight)
@@ -242,7 +242,7 @@ func setWeight(p *Pages, w http.ResponseWriter, r *request) error {
 	return p.showWorkspace(w, r, http.StatusUnprocessableEntity, workspaceView{In: in})
 }
 
-// setLimits answers POST /workspaces/{id}/limits. The same limits again change nothing.
+// setLimits answers POST /workspaces/{id}/limits. Setting the same limits changes nothing.
 func setLimits(p *Pages, w http.ResponseWriter, r *request) error {
 	of := func(name string) string { return strings.TrimSpace(r.PostFormValue(name)) }
 	in := workspaceForm{Open: of("open"), Stored: of("stored"), Unpaid: of("unpaid"), Why: of("reason")}

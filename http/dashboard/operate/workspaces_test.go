@@ -15,7 +15,7 @@ import (
 	"rollcall/ledger"
 )
 
-// noted counts the lines of the operator log by an author about an action.
+// noted counts the lines of the operator log with this author and this action.
 func noted(t *testing.T, g *pagetest.Rig, author, action string) int {
 	t.Helper()
 	n := 0
@@ -74,7 +74,7 @@ func TestTheLogNamesWorkspaces(t *testing.T) {
 	effort.Lacks(t, page.Body, g.Workspace.ID.String(), "the log")
 }
 
-// once is a link in the one answer that shows it.
+// once matches a link in the only answer that shows it.
 var once = regexp.MustCompile(`<code>(https://rollcall\.test/link/[^<]+)</code>`)
 
 func TestAnInvitationIsMadeOnce(t *testing.T) {
@@ -168,14 +168,14 @@ func TestWeightAndLimitsAreSet(t *testing.T) {
 	}
 }
 
-// has checks that a page has some texts, in this order.
+// has checks that a page has these texts in this order.
 func (a answer) has(t *testing.T, what string, texts ...string) {
 	t.Helper()
 	rest := a.Body
 	for _, text := range texts {
 		i := strings.Index(rest, text)
 		if i < 0 {
-			t.Errorf("%s has no %q, or it stands before another one:\n%s", what, text, a.Body)
+			t.Errorf("%s has no %q, or has it before an earlier text:\n%s", what, text, a.Body)
 			return
 		}
 		rest = rest[i+len(text):]
@@ -238,7 +238,7 @@ func TestEntriesComeInPagesWithTheSumsOfAll(t *testing.T) {
 
 func TestEvidenceIsFoundByAddress(t *testing.T) {
 	g := pagetest.Start(t)
-	v := visit(t, g, "ben", true) // an observer may: it changes nothing
+	v := visit(t, g, "ben", true) // observers may do this: it changes nothing
 	path := "/verifications/" + g.Overdue.ID.String() + "/evidence"
 	asks := func(address string) answer { return v.send("POST", path, url.Values{"address": {address}}) }
 	found := asks(" " + pagetest.Asked + " ")

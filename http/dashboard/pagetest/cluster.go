@@ -13,10 +13,9 @@ import (
 	"rollcall/http/admin"
 )
 
-// Cluster is an admin.Cluster that answers what it is told to and notes what it is asked. Set changes its fields while
-// it is asked.
+// Cluster is an admin.Cluster with prepared answers that records calls. Set changes its fields while calls may run.
 type Cluster struct {
-	Frames []admin.Membership // one for each question; the last one stays; one named "broken" is an error
+	Frames []admin.Membership // one for each question, then always the last; one named "broken" is an error
 	Rings  []admin.KeyResult
 	Fails  error       // of every change
 	OnAsk  func(n int) // called at each question for the members
@@ -27,7 +26,7 @@ type Cluster struct {
 	times int      // questions for the members
 }
 
-// NoSuchKey is what a member says that lacks a key, but not when it lists its keys.
+// NoSuchKey is the error of a member that lacks a key. The member does not return it when it lists its keys.
 const NoSuchKey = "no such key"
 
 // Members returns the next frame.
@@ -44,7 +43,7 @@ func (c *Cluster) Members(context.Context) (admin.Membership, error) {
 	return frame, nil
 }
 
-// noteCall returns the error of every change.
+// noteCall records a call, and returns the error that every change returns.
 func (c *Cluster) noteCall(ctx context.Context, format string, values ...any) error {
 	line := fmt.Sprintf(format, values...)
 	if _, bounded := ctx.Deadline(); !bounded {
@@ -56,22 +55,22 @@ func (c *Cluster) noteCall(ctx context.Context, format string, values ...any) er
 	return c.Fails
 }
 
-// Drain notes it.
+// Drain records the call.
 func (c *Cluster) Drain(ctx context.Context, node uuid.UUID) error {
 	return c.noteCall(ctx, "drain %.8s", node)
 }
 
-// Undrain notes it.
+// Undrain records the call.
 func (c *Cluster) Undrain(ctx context.Context, node uuid.UUID) error {
 	return c.noteCall(ctx, "undrain %.8s", node)
 }
 
-// Forget notes it.
+// Forget records the call.
 func (c *Cluster) Forget(ctx context.Context, node uuid.UUID) error {
 	return c.noteCall(ctx, "forget %.8s", node)
 }
 
-// Keys notes the command and the length of its key, and returns the rings.
+// Keys records the command and the length of its key, and returns the rings.
 func (c *Cluster) Keys(ctx context.Context, k admin.KeyCommand) (rings []admin.KeyResult, err error) {
 	c.Set(func() { c.Added, rings = k.Key, slices.Clone(c.Rings) })
 	for i := range rings {
@@ -82,7 +81,7 @@ func (c *Cluster) Keys(ctx context.Context, k admin.KeyCommand) (rings []admin.K
 	return rings, c.noteCall(ctx, "%s %s %d", k.Op, k.Fingerprint, len(k.Key))
 }
 
-// Calls returns what was asked since the last time.
+// Calls returns the calls since the last time.
 func (c *Cluster) Calls() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,7 +90,7 @@ func (c *Cluster) Calls() string {
 	return asked
 }
 
-// Set changes what it answers.
+// Set changes the answers.
 func (c *Cluster) Set(change func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

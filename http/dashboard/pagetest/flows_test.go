@@ -27,7 +27,7 @@ func TestDownloads(t *testing.T) {
 	folder := b.saves()
 	b.goTo(p.of(v))
 	if rows := download(b, folder, func() { b.press("Download all") }); len(rows) != 11 {
-		t.Errorf("all results are %d rows, want a header and 10", len(rows))
+		t.Errorf("all results have %d rows, want a header and 10", len(rows))
 	}
 	// Their own list has other columns, other rows and other spellings, and is in what spreadsheets save.
 	user, domain, _ := strings.Cut(settled[1].Email, "@")
@@ -41,14 +41,14 @@ func TestDownloads(t *testing.T) {
 		`Müller; "Ann";` + user + ";x;" + settled[1].Outcome.String() + ";"
 	got := strings.Join(rows[0], ";") + "|" + strings.Join(rows[1], ";")
 	if len(rows) != 3 || !strings.HasPrefix(got, want) || strings.Join(rows[2], ";") != "Ben;nobody@else.test;;;;;;;;;" {
-		t.Errorf("their own list with results: %q, then %q; want %q", got, rows[2:], want)
+		t.Errorf("the person's own list with results: %q, then %q; want %q", got, rows[2:], want)
 	}
 	b.must(os.WriteFile(own, []byte("a,\"b\n"), 0o600))
 	b.do(chromedp.SetUploadFiles(chromedp.ID("own"), []string{own}))
 	b.shows("Row 1 has a quote (\") that is not closed")
 }
 
-// saves lets the browser save files, and gives the folder.
+// saves lets the browser save files, and returns the folder.
 func (b *tab) saves() (folder string) {
 	folder = b.t.TempDir()
 	_, err := chromedp.CallBrowser(b.ctx, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{Behavior: "allow",
@@ -58,7 +58,7 @@ func (b *tab) saves() (folder string) {
 	return folder
 }
 
-// download waits for the file that something brings, reads it and takes it away.
+// download clicks, waits for the downloaded file, reads it and removes it.
 func download(b *tab, folder string, click func()) (rows [][]string) {
 	b.t.Helper()
 	click()
@@ -75,7 +75,7 @@ func download(b *tab, folder string, click func()) (rows [][]string) {
 	return rows
 }
 
-// saved waits until a folder has one complete download: a browser first makes an empty file, and replaces it when the
+// saved waits until a folder has one complete download. A browser first makes an empty file, and replaces it when the
 // download is complete.
 func saved(b *tab, folder string) (name, text string) {
 	b.t.Helper()
@@ -130,7 +130,7 @@ func TestAServerThatIsAwayAndComesBack(t *testing.T) {
 	b.until("document.getElementById('poll').hidden")
 }
 
-// settle settles more results of the verification that was made last.
+// settle settles more results of the newest verification.
 func (p *place) settle(from, to int) {
 	p.t.Helper()
 	effort.Must(p.book.Settle(p.t.Context(), ledger.Settlement{Lease: p.held, Number: 2,
@@ -197,8 +197,8 @@ const (
 	tabsAtMost = 60
 )
 
-// tabTo presses Tab until what has the focus has a text. On the way everything that gets the focus must show it, and must
-// not be covered.
+// tabTo presses Tab until the focused element has this text. On the way every focused element must show that it has
+// the focus, and must not be covered.
 func (b *tab) tabTo(text string) {
 	b.t.Helper()
 	for range tabsAtMost {
@@ -259,7 +259,7 @@ func TestAllOfItByKeyboard(t *testing.T) {
 		"the verification")
 }
 
-// TestAnOperatorFindsItByKeyboard goes from the first page to an override that is set, and touches no mouse.
+// TestAnOperatorFindsItByKeyboard goes from the first page to a set override with the keyboard only.
 func TestAnOperatorFindsItByKeyboard(t *testing.T) {
 	chromium(t)
 	g := pagetest.Start(t)

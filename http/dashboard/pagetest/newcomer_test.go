@@ -24,11 +24,11 @@ import (
 // images makes the pictures of the README again.
 var images = flag.Bool("images", false, "write the pictures of docs/images")
 
-// imageBytes bounds one of them.
+// imageBytes bounds each picture.
 const imageBytes = 200_000
 
-// TestAsANewcomer does what the README says with the program as it is built: start it, open the link that it prints,
-// upload the example, wait for its outcomes.
+// TestAsANewcomer does what the README says, with the built program: it starts it, opens the link that it prints,
+// uploads the example, and waits for the outcomes.
 func TestAsANewcomer(t *testing.T) {
 	t.Parallel()
 	chromium(t)
@@ -40,7 +40,7 @@ func TestAsANewcomer(t *testing.T) {
 	b := &tab{t: t, root: link[1]}
 	b.open(address[1], storage[1])
 	b.prefers("light")
-	b.do(chromedp.Navigate(b.root + link[2])) // it signs in by itself
+	b.do(chromedp.Navigate(b.root + link[2])) // the page of the link signs in by itself
 	b.shows("1 000 000 credits")
 	b.press("Upload your first file")
 	b.shows("UTF-8, with standard CSV quoting.")
@@ -74,7 +74,7 @@ func TestAsANewcomer(t *testing.T) {
 	b.shows("No account, or lost your password?")
 }
 
-// image writes a picture of what the window shows into docs/images, when it is asked for.
+// image writes a picture of the window into docs/images if -images is set.
 func (b *tab) image(name string) {
 	b.t.Helper()
 	b.shoot("newcomer-" + name)
@@ -95,7 +95,7 @@ func (b *tab) image(name string) {
 		"the picture %s has %d bytes, at most %d are allowed", name, len(picture), imageBytes)
 }
 
-// startDev builds the program and starts serve --dev in an empty folder. It gives what is said until the link is there.
+// startDev builds the program and runs serve --dev in an empty folder. It returns the output up to the link.
 func startDev(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()

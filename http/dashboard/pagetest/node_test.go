@@ -64,7 +64,7 @@ func theNode(t testing.TB) *node {
 	return one.node
 }
 
-// ownNode starts a node for one test, which may break it. Its pages may have other options.
+// ownNode starts a node for one test, which may break the node. change may alter the options of its pages.
 func ownNode(t testing.TB, change ...func(*dashboard.Options)) *node {
 	t.Helper()
 	n, stop, err := startNode(change...)
@@ -153,7 +153,7 @@ func (n *node) startPages(log *slog.Logger, tokens *upload.Tokens, change []func
 	}, nil
 }
 
-// place is a workspace of a node, with the file that was made last.
+// place is a workspace of a node, with its newest file.
 type place struct {
 	*node
 	t    testing.TB
@@ -168,7 +168,7 @@ func (n *node) workspace(t testing.TB, name string, credits int64) *place {
 	return &place{node: n, t: t, id: w.ID, path: "/w/" + w.ID.String()}
 }
 
-// link makes a one-time link, and gives its path.
+// link makes a one-time link, and returns its path.
 func (p *place) link(purpose ledger.Purpose, email string, role ledger.Role) string {
 	p.t.Helper()
 	token := signin.NewToken()
@@ -197,12 +197,12 @@ func (p *place) join(role ledger.Role) person {
 	return person{email: email, user: in.User.ID, token: string(cookie), id: in.Session.ID}
 }
 
-// engine is what an engine does, at a node of its own.
+// engine writes to the ledger like an engine at a node of its own.
 func (p *place) engine() *ledgertest.Fixture {
 	return &ledgertest.Fixture{Book: p.book, T: p.t, Workspace: p.id, Node: uuid.New()}
 }
 
-// uploading makes a verification of which no byte is there.
+// uploading makes a verification without any uploaded bytes.
 func (p *place) uploading(name string, size int64) ledger.Verification {
 	p.t.Helper()
 	n := p.engine().Asks(size)
@@ -211,7 +211,7 @@ func (p *place) uploading(name string, size int64) ledger.Verification {
 	return v
 }
 
-// preparing makes one whose bytes are all there, and leases it.
+// preparing makes a verification with all bytes, and leases it.
 func (p *place) preparing(name string) ledger.Verification {
 	p.t.Helper()
 	leasing.Lock()
@@ -219,7 +219,7 @@ func (p *place) preparing(name string) ledger.Verification {
 	return p.whole(name)
 }
 
-// whole is preparing for who holds leasing.
+// whole is preparing for a caller that holds leasing.
 func (p *place) whole(name string) ledger.Verification {
 	p.t.Helper()
 	v := p.uploading(name, 4)
@@ -227,7 +227,7 @@ func (p *place) whole(name string) ledger.Verification {
 	return p.leased(v)
 }
 
-// checked makes the check of one address, which is over, with what was asked.
+// checked makes a finished check of one address, with its evidence.
 func (p *place) checked() ledger.Verification {
 	p.t.Helper()
 	leasing.Lock()
@@ -239,7 +239,7 @@ func (p *place) checked() ledger.Verification {
 	return p.refused("No such user ^ here")
 }
 
-// refused settles a check that is leased: the receiver said that there is no such mailbox, in these words.
+// refused settles a leased check: the receiver said in these words that there is no such mailbox.
 func (p *place) refused(words string) ledger.Verification {
 	p.t.Helper()
 	said := evidence.Attempt{At: time.Now(), Stage: smtp.StageRcpt, Host: "mx1.acme-clean.test", TLS: true, Code: 550,
@@ -262,7 +262,7 @@ func (p *place) leased(v ledger.Verification) ledger.Verification {
 // leasing keeps tests from taking each other's verifications.
 var leasing sync.Mutex
 
-// verifying makes one of total addresses, with the results of some of them.
+// verifying makes a verification of total addresses, with the results of some of them.
 func (p *place) verifying(name string, total int64, settled ...ledger.Result) ledger.Verification {
 	p.t.Helper()
 	p.preparing(name)
@@ -274,7 +274,7 @@ func (p *place) verifying(name string, total int64, settled ...ledger.Result) le
 	return v
 }
 
-// failed makes one that has a defect.
+// failed makes a verification that failed because of a defect.
 func (p *place) failed(name string) ledger.Verification {
 	p.t.Helper()
 	p.preparing(name)
@@ -283,13 +283,13 @@ func (p *place) failed(name string) ledger.Verification {
 		Text: "anna@acme.test;Anna"}))(p.t)
 }
 
-// cancelled makes one that somebody cancelled.
+// cancelled makes a verification that somebody cancelled.
 func (p *place) cancelled(name string) ledger.Verification {
 	p.t.Helper()
 	return effort.Must(p.book.Cancel(p.t.Context(), p.id, p.uploading(name, 400_000).ID))(p.t)
 }
 
-// keys makes two keys, of which one is revoked, and gives the public part of the other.
+// keys makes two keys and revokes one. It returns the public part of the other.
 func (p *place) keys() string {
 	p.t.Helper()
 	_, works := api.NewKey()
@@ -312,7 +312,7 @@ func (p *place) userID(email string) string {
 
 func (p *place) of(v ledger.Verification) string { return p.path + "/verifications/" + v.ID.String() }
 
-// results are n settled addresses with all outcomes in turn.
+// results returns n settled addresses, with all outcomes in turn.
 func results(n int) (all []ledger.Result) {
 	kinds := []struct {
 		outcome smtp.Outcome
@@ -330,10 +330,11 @@ func results(n int) (all []ledger.Result) {
 // required reports whether the tests in a browser must run, as in make browser and CI. Then nothing may be missing.
 func required() bool { return os.Getenv("ROLLCALL_REQUIRE_BROWSER") == "1" }
 
-// notAsked is printed if they needn't run: a browser would take processors and memory from the other tests.
+// notAsked is printed if these tests needn't run, because a browser would take processors and memory from the other
+// tests.
 const notAsked = "the tests of the pages in a browser are skipped: run make browser"
 
-// TestMain ends the browser that all tests share, and says once that it is not asked for.
+// TestMain ends the browser that all tests share. If the browser was not asked for, it says so once.
 func TestMain(m *testing.M) {
 	effort.AtOnce(3)
 	if !required() {
@@ -349,7 +350,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// program finds the browser.
+// program returns the path of the browser.
 func program() (string, error) {
 	for _, name := range []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -378,7 +379,7 @@ func chromium(t testing.TB) context.Context {
 	shared.once.Do(func() {
 		o := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.WindowSize(1280, 900))
 		if os.Geteuid() == 0 {
-			o = append(o, chromedp.NoSandbox) // it refuses to have one as root
+			o = append(o, chromedp.NoSandbox) // root can't use Chromium's sandbox
 		}
 		allocated, stop := chromedp.NewExecAllocator(context.Background(), o...)
 		ctx, cancel := chromedp.NewContext(allocated)
@@ -400,17 +401,17 @@ func module(t testing.TB, name string) string {
 	return path
 }
 
-// proxy stands before a listener. It passes all bytes on, until a test cuts it, slows it or takes it away.
+// proxy passes all bytes on to a listener, until a test cuts it, slows it or makes the listener unreachable.
 type proxy struct {
 	*effort.Proxy
 
 	mu    sync.Mutex
-	left  int64         // bytes that still go to the target before all is cut; below 0: no cut
+	left  int64         // bytes that still pass to the target before the cut; below 0: no cut
 	cuts  int           // how often it was cut
-	pause time.Duration // before each piece of what goes to the target
+	pause time.Duration // before each piece that goes to the target
 }
 
-// newProxy stands before target.
+// newProxy makes a proxy for target.
 func newProxy(target string) (*proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -443,21 +444,21 @@ func (p *proxy) through(toTarget bool, n int) {
 	}
 }
 
-// cutAfter cuts when a number of further bytes have gone to the target.
+// cutAfter cuts the connections after this many further bytes to the target.
 func (p *proxy) cutAfter(bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.left = bytes
 }
 
-// wasCut returns how often it was cut.
+// wasCut returns how many cuts there were.
 func (p *proxy) wasCut() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.cuts
 }
 
-// slow waits between two pieces of 16 KiB on their way to the target.
+// slow makes the proxy wait between pieces of 16 KiB to the target.
 func (p *proxy) slow(pause time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

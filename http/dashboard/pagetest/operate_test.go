@@ -13,7 +13,7 @@ import (
 	"rollcall/http/dashboard/pagetest"
 )
 
-// operatorTable has every page of operators.
+// operatorTable lists every page of operators.
 var operatorTable = []shown{
 	{name: "operator-receivers", route: "GET /{$}"},
 	{name: "operator-receiver", route: "GET /receivers/{key}", query: "?trace=1"},
@@ -37,7 +37,7 @@ var operatorTable = []shown{
 	{name: "operator-link", route: "GET /link/{code}"},
 }
 
-// operatorPath fills in a route.
+// operatorPath returns the path of a page: its route with the placeholders filled in.
 func operatorPath(g *pagetest.Rig, s shown) string {
 	path := strings.NewReplacer("GET ", "", "{$}", "", "/workspaces/{id}", "/workspaces/"+g.Workspace.ID.String(),
 		"/keys/{key}", "/keys/"+g.Key.ID, "{key}", "mx.slow.test", "{page}", "errors",
@@ -56,7 +56,7 @@ func operatorTab(t *testing.T, g *pagetest.Rig, author string) *tab {
 	b := &tab{t: t, root: g.URL}
 	b.open(g.URL)
 	if author != "" {
-		b.do(chromedp.Navigate(g.URL + g.Link(author, false))) // its page signs in by itself
+		b.do(chromedp.Navigate(g.URL + g.Link(author, false))) // the page of the link signs in by itself
 		b.shows("Sign out")
 	}
 	return b
@@ -83,7 +83,7 @@ func TestPagesOfOperators(t *testing.T) {
 			html, status := fetchAs(t, g.URL+path, sent)
 			effort.Is(t, status, http.StatusOK, fmt.Sprintf("%s answers", path))
 			all = append(all, served{s.name, html})
-			if s.name == "operator-link" { // it signs in by itself at once: axe has nothing to look at
+			if s.name == "operator-link" { // this page signs in at once, so axe can't look at it
 				b.script(false)
 				b.goTo(path)
 				b.shoot(s.name)

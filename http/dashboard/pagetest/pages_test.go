@@ -21,11 +21,11 @@ import (
 // pageBytes bounds a page's HTML. Its assets come to 60 KB at most: TestPagesStaySmall in http/dashboard.
 const pageBytes = 100 << 10
 
-// shown is a page in one state: its route, and what makes its path.
+// shown is a page in one state: its route, and a function that returns its path.
 type shown struct {
 	name   string
 	route  string      // as access.go of the pages has it
-	role   ledger.Role // who sees it; "": nobody is signed in
+	role   ledger.Role // role of the person who opens it; "": nobody is signed in
 	path   func(p *place) string
 	status int // 200 when it is 0
 	query  string
@@ -46,8 +46,8 @@ func detail(make func(p *place) ledger.Verification) func(*place) string {
 
 const detailRoute = "GET /w/{ws}/verifications/{id}"
 
-// table has every page, in each state that looks different. One line adds one. Each is looked at in light and dark, in
-// windows of 1280, 640 and 390 px.
+// table lists every page in each state that looks different. Add one line for a new one. Each is checked in light and
+// dark, in windows of 1280, 640 and 390 px.
 var table = []shown{
 	{name: "sign-in", route: "GET /sign-in", path: plain("/sign-in")},
 	{name: "link-invitation", route: "GET /link/{token}", path: func(p *place) string {
@@ -130,7 +130,7 @@ var table = []shown{
 	{name: "not-there", route: "GET /w/{ws}", role: ledger.Owner, path: plain("/w/nothing"), status: 404},
 }
 
-// noPage are the GET routes that give no page of their own, with why.
+// noPage lists the GET routes without a page of their own, with the reasons.
 var noPage = map[string]string{
 	"GET /{$}":                                   "leads to another page",
 	"GET /openapi.yaml":                          "a file",
@@ -142,7 +142,8 @@ var noPage = map[string]string{
 	"GET /w/{ws}/example.csv":                    "a download",
 }
 
-// codesOn switches codes on for everybody in the workspace. No code is ever right: the stored state is invalid.
+// codesOn switches codes on for everybody in the workspace. Every code is then wrong, because the stored state is
+// invalid.
 func (p *place) codesOn() {
 	p.t.Helper()
 	members, err := p.book.Members(p.t.Context(), p.id)
@@ -155,7 +156,7 @@ func (p *place) codesOn() {
 	effort.FatalIf(p.t, err != nil || len(members) == 0, "codes of %d members: %v", len(members), err)
 }
 
-// everyState fills a list.
+// everyState fills a list with a verification in each state.
 func (p *place) everyState() {
 	p.verifying("list-november.csv", 900, results(612)...)
 	p.verifying("contacts.csv", 63, results(63)...)
@@ -180,7 +181,7 @@ func TestEveryPageIsInATable(t *testing.T) {
 	}
 }
 
-// served is a page as a program gets it.
+// served is a page as the server sends it.
 type served struct {
 	name, html string
 }
@@ -206,7 +207,7 @@ func TestPages(t *testing.T) {
 	checkHTML(t, validate, all)
 }
 
-// lookAt looks at one page in both colours and all widths, and gives its HTML.
+// lookAt checks one page in both colours and all widths, and returns its HTML.
 func lookAt(t *testing.T, n *node, s shown) string {
 	p := n.workspace(t, "acme", 1000)
 	b := newTab(t, n)
@@ -228,7 +229,7 @@ func lookAt(t *testing.T, n *node, s shown) string {
 	return html
 }
 
-// lookOver looks at a page in both colours and all widths.
+// lookOver checks a page in both colours and all widths.
 func lookOver(t *testing.T, b *tab, name, path string) {
 	t.Helper()
 	for _, width := range []int64{1280, 640, 390} {
@@ -248,7 +249,7 @@ func lookOver(t *testing.T, b *tab, name, path string) {
 	}
 }
 
-// axe puts axe-core into the page.
+// axe loads axe-core into the page.
 func (b *tab) axe() {
 	b.t.Helper()
 	source, err := os.ReadFile(module(b.t, "axe-core/axe.min.js"))
@@ -285,8 +286,9 @@ func fetch(t testing.TB, url, token string) (string, int) {
 	return fetchAs(t, url, token)
 }
 
-// checkHTML runs html-validate once over all pages. Its configuration leaves out what is a matter of taste (a type on each
-// button, role=region on the boxes that scroll) and the length of titles, in which names of files stand.
+// checkHTML runs html-validate once on all pages. Its configuration leaves out rules that are matters of taste (a
+// type for each button, role=region for scrolling boxes) and the rule about the length of titles, because titles
+// contain names of files.
 func checkHTML(t *testing.T, program string, all []served) {
 	t.Helper()
 	node, err := exec.LookPath("node")

@@ -21,7 +21,7 @@ import (
 	"rollcall/config/effort"
 )
 
-// ClientID and Secret are those of the only client.
+// ClientID and Secret belong to the only client.
 const (
 	ClientID = "rollcall"
 	Secret   = "the secret of the client"
@@ -30,8 +30,8 @@ const (
 // Provider is a provider that ends with its test. Safe for concurrent use.
 type Provider struct {
 	URL       string       // the issuer
-	Away      atomic.Bool  // it answers nothing useful
-	Foreign   atomic.Bool  // it signs with an unpublished key
+	Away      atomic.Bool  // true: its answers are useless
+	Foreign   atomic.Bool  // true: it signs with an unpublished key
 	Exchanged atomic.Int64 // how often a code was exchanged
 
 	t  testing.TB
@@ -39,10 +39,10 @@ type Provider struct {
 
 	grants map[string]grant // guarded by mu: by the code
 	info   map[string]any   // guarded by mu: the answer of UserInfo
-	front  string           // guarded by mu: origin of its page; "": the same
+	front  string           // guarded by mu: origin of its page; "": that of URL
 }
 
-// grant is the claims of a code, with the parameters of the browser's request.
+// grant holds the claims for a code, and the parameters of the browser's request.
 type grant struct {
 	claims map[string]any
 	asked  url.Values
@@ -91,7 +91,7 @@ func (p *Provider) answer(w http.ResponseWriter, v any) {
 
 const keyID = "1"
 
-// keys are made once for all tests: that of providers, and a foreign one.
+// keys are made once for all tests: the key of providers, and a foreign one.
 var keys = sync.OnceValue(func() (made [2]*rsa.PrivateKey) {
 	for i := range made {
 		var err error
@@ -116,8 +116,8 @@ func (p *Provider) SetFront(origin string) {
 	p.front = origin
 }
 
-// Claims are the provider's claims about a person at a time, for a request with this query. Change has names and values
-// in turn, which replace some.
+// Claims returns the provider's claims about a person at a time, for a request with this query. change replaces some
+// of them: names and values in turn.
 func (p *Provider) Claims(asked url.Values, now time.Time, subject, email string, change ...any) map[string]any {
 	c := map[string]any{"iss": p.URL, "sub": subject, "aud": ClientID, "exp": now.Add(time.Minute).Unix(), "iat": now.Unix(),
 		"nonce": asked.Get("nonce"), "email": email, "email_verified": true, "name": "Name of " + subject}
@@ -143,7 +143,7 @@ func (p *Provider) Withdraw(code string) {
 	delete(p.grants, code)
 }
 
-// token exchanges a code, once, for a client with the secret and the verifier.
+// token exchanges a code, only once, for a client that sends the secret and the verifier.
 func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

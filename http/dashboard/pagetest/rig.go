@@ -33,12 +33,12 @@ import (
 // Token is the admin token of a Rig.
 const Token = "a-token-that-nobody-guesses"
 
-// Rig is the pages on a listener. Its fields set the answers of its inspector and its cluster.
+// Rig is the operators' pages on a listener. Its fields set the answers of its inspector and its cluster.
 type Rig struct {
 	URL       string
 	Workspace ledger.Workspace
-	Open      ledger.Verification // the one with work, in the ledger and at the receiver "mx.slow.test"
-	Overdue   ledger.Verification // of the same workspace, in work at node-2, one of its 4 addresses open
+	Open      ledger.Verification // has work in the ledger and at the receiver "mx.slow.test"
+	Overdue   ledger.Verification // of the same workspace, in work at node-2; 1 of its 4 addresses is open
 	Over      ledger.Verification // of the same workspace, made by Anna and cancelled
 	Poor      ledger.Verification // of another workspace, waits for credits
 	Key       ledger.Key          // of the workspace
@@ -65,7 +65,7 @@ type MoodyBook struct {
 	*sqlstore.Store
 	Away   atomic.Bool
 	Listed atomic.Int64              // how often it was asked for open verifications
-	Ends   atomic.Pointer[time.Time] // when each of them was expected to end; nil: the ledger's time
+	Ends   atomic.Pointer[time.Time] // expected end of each open verification; nil: the ledger's value
 
 	now func() time.Time
 }
@@ -75,7 +75,7 @@ var (
 	errAlone = errors.New("the test's node knows no other")
 )
 
-// Settings and others fail while the ledger is away. Overrides end by the pages' clock.
+// Settings and the methods below fail while the ledger is away. Overrides end by the pages' clock.
 func (b *MoodyBook) Settings(ctx context.Context) (ledger.Settings, error) {
 	if b.Away.Load() {
 		return ledger.Settings{}, errAway
@@ -124,7 +124,7 @@ func (b *MoodyBook) OpenVerifications(ctx context.Context, limit int) ([]ledger.
 	return found, err
 }
 
-// Start starts a Rig that ends with the test, which runs beside others.
+// Start starts a Rig that ends with the test. It lets the test run beside others.
 func Start(t testing.TB) *Rig {
 	t.Helper()
 	effort.Beside(t)
@@ -236,31 +236,31 @@ func note(ctx context.Context, g *Rig, format string, args ...any) error {
 	return nil
 }
 
-// finding is an identity report with a failure.
+// finding returns an identity report with a failure.
 func finding() admin.Identity {
 	at := api.Time(time.Now())
 	return admin.Identity{Enforced: true, Why: "Port 25 is closed <here>.", Checked: &at, Findings: []admin.Finding{
 		{Check: identity.Port25, Source: "192.0.2.7", State: identity.Fail, Saw: "no answer", Next: "Ask the provider to open it.", Checked: at}}}
 }
 
-// replayed is a replay in which an override halves the addresses asked.
+// replayed returns a replay in which an override halves the number of addresses asked.
 func replayed(_ context.Context, name string, _ throttle.Override) (inspect.Replayed, error) {
 	return inspect.Replayed{Hours: 2, Asked: 100, Receivers: []inspect.ReceiverReplay{{Key: name, Asked: 100, Would: 50, Delay: 90}}}, nil
 }
 
-// Asked is the address of Overdue with evidence of two attempts, and Unkept one without evidence.
+// Asked is an address of Overdue with evidence of two attempts. Unkept is one without evidence.
 const (
 	Asked  = "anna@slow.test"
 	Unkept = "dora@slow.test"
 )
 
-// Source is the source that probed Asked, and Rule the rule that judged the reply.
+// Source is the source that probed Asked. Rule is the rule that judged the reply.
 const (
 	Source = "192.0.2.7"
 	Rule   = "rcpt-5.1.1@00000007"
 )
 
-// Password is everybody's password, and KeptPassword its hash in the ledger, made with the lowest cost.
+// Password is everybody's password. KeptPassword is its hash in the ledger, made with the lowest cost.
 const (
 	Password     = "a horse that nobody rides"
 	KeptPassword = "$argon2id$v=19$m=8,t=1,p=1$H7lUOLmAlOobe3snqv3ZhQ$DmKhrNge8PeWCihcU87uy4ApxBcCbVfZfLfMBUv2V5M"
@@ -286,7 +286,7 @@ func Invite(t testing.TB, book ledger.People, workspace uuid.UUID, email string,
 	return token
 }
 
-// Join makes somebody a member, and returns them in their session with its cookie.
+// Join makes somebody a member. It returns their session and its cookie.
 func Join(
 	t testing.TB, book ledger.People, workspace uuid.UUID, email, name string, role ledger.Role,
 ) (ledger.SignedIn, signin.Token) {
@@ -380,7 +380,8 @@ func (g *Rig) Log(t testing.TB) []ledger.LogLine {
 	return effort.Must(g.Book.OperatorLog(t.Context(), ledger.LogQuery{Limit: 100}))(t)
 }
 
-// Ands is the worst text of n bytes: HTML writes each "&" with five. Its end makes every text different.
+// Ands returns the worst text of n bytes: HTML writes each "&" as five characters. The end makes every text
+// different.
 func Ands(bytes, number int) string {
 	end := fmt.Sprint(number)
 	return strings.Repeat("&", bytes-len(end)) + end
@@ -445,7 +446,7 @@ func (g *Rig) Receiver(_ context.Context, key string) ([]inspect.ReceiverDetail,
 	return []inspect.ReceiverDetail{d}, nil
 }
 
-// Sources returns one in use, one suspended, and a paused one whose address the system chooses.
+// Sources returns three sources: one in use, one suspended, and a paused one whose address the system chooses.
 func (g *Rig) Sources(context.Context) ([]inspect.Source, []inspect.UnreachableNode, error) {
 	return []inspect.Source{{Node: "node-1", Source: "192.0.2.7", Hello: "out1.test", State: "used", Today: 12, PerDay: 100, Spoken: 3},
 		{Node: "node-1", Source: "192.0.2.8", State: "suspended", Until: time.Now().Add(time.Hour), Reason: "listed",
@@ -453,12 +454,12 @@ func (g *Rig) Sources(context.Context) ([]inspect.Source, []inspect.UnreachableN
 		{Node: "node-2", Source: inspect.DefaultSource, State: "paused"}}, nil, nil
 }
 
-// CloseSession notes it.
+// CloseSession records the call.
 func (g *Rig) CloseSession(ctx context.Context, key, node string, session int) error {
 	return note(ctx, g, "close %s %s %d", key, node, session)
 }
 
-// Forget notes it.
+// Forget records the call.
 func (g *Rig) Forget(ctx context.Context, key, what string) ([]inspect.Forgotten, []inspect.UnreachableNode, error) {
 	return []inspect.Forgotten{{Key: key, Dropped: []string{"a pace"}}}, nil, note(ctx, g, "forget %s %s", key, what)
 }
@@ -469,7 +470,7 @@ func (g *Rig) Trace(context.Context, string, string, map[string]uint64) ([]inspe
 		{Number: 2, Node: "node-1", At: time.Now(), Session: 7, Source: "192.0.2.7", Host: "mx1.slow.test", Line: "< " + Hostile}}, nil
 }
 
-// Verification says that the open one waits for mx.slow.test.
+// Verification returns that Open waits for mx.slow.test.
 func (g *Rig) Verification(_ context.Context, id string) (inspect.Verification, error) {
 	if id != g.Open.ID.String() {
 		return inspect.Verification{}, inspect.ErrNotThere
@@ -484,7 +485,7 @@ func (g *Rig) Explain(_ context.Context, name string) (inspect.Explanation, erro
 	return g.ExplainRules(name)
 }
 
-// ExplainRules returns the same.
+// ExplainRules returns the same as Explain.
 func (g *Rig) ExplainRules(name string) (inspect.Explanation, error) {
 	x := inspect.Explanation{Key: name, Fields: inspect.Fields(g.table.Explain(name))}
 	for i := range x.Fields {
@@ -525,7 +526,7 @@ func (g *Rig) Alone() {
 	g.alone = true
 }
 
-// members is the cluster of a Rig, a type of its own because the inspector has a different method Forget.
+// members is the cluster of a Rig. It is a type of its own because the inspector has a different method Forget.
 type members struct{ *Rig }
 
 // Members returns two live nodes and a lost one.
@@ -544,20 +545,20 @@ func (m members) Members(context.Context) (admin.Membership, error) {
 // Lost is the session of the node that is lost.
 func (g *Rig) Lost() uuid.UUID { return uuid.NewSHA1(g.Node, []byte{1}) }
 
-// Drain notes it.
+// Drain records the call.
 func (m members) Drain(ctx context.Context, node uuid.UUID) error {
 	return note(ctx, m.Rig, "drain %s", node)
 }
 
-// Undrain notes it.
+// Undrain records the call.
 func (m members) Undrain(ctx context.Context, node uuid.UUID) error {
 	return note(ctx, m.Rig, "undrain %s", node)
 }
 
-// Keys is not asked by pages.
+// Keys is not called by pages.
 func (m members) Keys(context.Context, admin.KeyCommand) ([]admin.KeyResult, error) { return nil, nil }
 
-// Forget notes it.
+// Forget records the call.
 func (m members) Forget(ctx context.Context, node uuid.UUID) error {
 	return note(ctx, m.Rig, "forget node %s", node)
 }

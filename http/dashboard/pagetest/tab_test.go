@@ -33,23 +33,23 @@ import (
 // patience bounds every wait in a tab.
 const patience = 30 * time.Second
 
-// tab is one tab of a browser profile that nobody else uses. At the end of the test it fails for what must not happen on
-// any page: a message of error or warning in the console, an exception, a dialog of a script, a report of the policy, a
-// request to another host, a page that is wider than its window, a shift of what is shown already.
+// tab is one tab in a browser profile of its own. At the end of the test it fails if something happened that must not
+// happen on any page: an error or warning in the console, an exception, a dialog of a script, a report of the policy,
+// a request to another host, a page wider than its window, or a shift of visible content.
 type tab struct {
 	t    testing.TB
 	n    *node
 	ctx  context.Context
-	root string // the URL that paths begin with
+	root string // the URL before all paths
 
 	mu     sync.Mutex
 	hosts  []string // what it may ask
-	bears  []string // words in the faults that this test makes on purpose
+	bears  []string // words of faults that this test causes on purpose
 	faults []string
 	width  int64
 }
 
-// watcher reports inside a page what a browser tells only pages, and adds up shifts.
+// watcher runs inside a page. It reports what a browser tells only to pages, and adds up shifts.
 const watcher = `document.addEventListener("securitypolicyviolation", (e) => console.error("policy: " + e.violatedDirective + " " + e.blockedURI));
 window.__shift = 0;
 new PerformanceObserver((l) => { for (const e of l.getEntries()) if (!e.hadRecentInput) { window.__shift += e.value; window.__moved = e.sources.map((s) => s.node && (s.node.outerHTML || s.node.parentNode.outerHTML).slice(0, 120)).join(" | "); } }).observe({ type: "layout-shift", buffered: true });`
@@ -87,7 +87,7 @@ func (b *tab) open(hosts ...string) {
 	b.window(1280, 900)
 }
 
-// heard notes one event of the tab.
+// heard records one event of the tab.
 func (b *tab) heard(ev any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -119,13 +119,13 @@ func (b *tab) heard(ev any) {
 		if ev.Type != page.DialogTypeBeforeunload {
 			b.fault("dialog: " + ev.Message)
 		}
-		go func() { // leaving a page with an upload that is not whole
+		go func() { // answers the dialog on leaving a page with an unfinished upload
 			_, _ = chromedp.Call(b.ctx, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{Accept: true})
 		}()
 	}
 }
 
-// fault notes what must not happen, unless the test makes it happen. The lock is held.
+// fault records what must not happen, unless the test causes it on purpose. The caller holds the lock.
 func (b *tab) fault(text string) {
 	for _, word := range b.bears {
 		if strings.Contains(text, word) {
@@ -142,7 +142,7 @@ func (b *tab) note(text string) {
 	b.fault(text)
 }
 
-// bear says which faults this test makes on purpose, by words in them.
+// bear says, by words in them, which faults this test causes on purpose.
 func (b *tab) bear(words ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -154,7 +154,7 @@ func (b *tab) must(err error) {
 	effort.OK(b.t, err)
 }
 
-// within is the tab's context with a bound. A context derived from the tab's runs in the same tab.
+// within returns the tab's context with a time limit. A context derived from the tab's runs in the same tab.
 func (b *tab) within() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(b.ctx, patience)
 }
@@ -179,7 +179,7 @@ func eval[T any](b *tab, expression string) T {
 	return v
 }
 
-// tried returns the value of an expression; false when it has none, as between two pages.
+// tried returns the value of an expression, or false if it has none, as between two pages.
 func tried[T any](b *tab, expression string) (v T, ok bool) {
 	ctx, end := b.within()
 	defer end()
@@ -187,7 +187,7 @@ func tried[T any](b *tab, expression string) (v T, ok bool) {
 	return v, err == nil
 }
 
-// until waits until an expression is true, also over other pages.
+// until waits until an expression is true, even if the tab opens other pages meanwhile.
 func (b *tab) until(expression string) {
 	b.t.Helper()
 	if !eventually(func() bool { yes, ok := tried[bool](b, "!!("+expression+")"); return ok && yes }) {
@@ -195,7 +195,7 @@ func (b *tab) until(expression string) {
 	}
 }
 
-// eventually waits until something is so.
+// eventually waits until a condition is true.
 func eventually(so func() bool) bool {
 	tick := time.Tick(20 * time.Millisecond)
 	for end := time.After(patience); ; {
@@ -210,13 +210,13 @@ func eventually(so func() bool) bool {
 	}
 }
 
-// shows waits until the page has a text.
+// shows waits until the page shows a text.
 func (b *tab) shows(text string) {
 	b.t.Helper()
 	b.until("document.readyState === 'complete' && document.body && document.body.innerText.replace(/\\u202f/g, ' ').includes(" + quote(text) + ")")
 }
 
-// at is the path of the page.
+// at returns the path of the page.
 func (b *tab) at() string {
 	path, _ := tried[string](b, "location.pathname + location.search")
 	return path
@@ -227,7 +227,7 @@ func (b *tab) text() string {
 	return text
 }
 
-// goTo opens a path, and checks the width of the page and that nothing moves.
+// goTo opens a path, and checks the page's width and that nothing shifts.
 func (b *tab) goTo(path string) {
 	b.t.Helper()
 	for range shiftTries {
@@ -240,13 +240,13 @@ func (b *tab) goTo(path string) {
 	b.stays()
 }
 
-// shift is how much the page has moved.
+// shift returns how much the page has shifted.
 func (b *tab) shift() float64 {
 	b.t.Helper()
 	return eval[float64](b, "window.__shift || 0")
 }
 
-// stays notes a page that moved what it showed.
+// stays records a page that shifted visible content.
 func (b *tab) stays() {
 	b.t.Helper()
 	if moved := b.shift(); moved > shiftBorne {
@@ -255,14 +255,14 @@ func (b *tab) stays() {
 }
 
 const (
-	// shiftBorne is how much of its window a page may move.
+	// shiftBorne is the part of its window by which a page may shift.
 	shiftBorne = 0.01
-	// shiftTries is how often a page that moved is opened: on a busy machine a browser paints a page before all of it has come,
-	// and moves the foot. A page that moves by itself does so each time.
+	// shiftTries is how often a shifted page is opened again. On a busy machine a browser paints a page before all of
+	// it has arrived, and then moves the foot. A page that shifts by itself does so each time.
 	shiftTries = 4
 )
 
-// fits notes a page that is wider than its window.
+// fits records a page that is wider than its window.
 func (b *tab) fits() {
 	b.t.Helper()
 	got := eval[[]float64](b, "[document.documentElement.scrollWidth, window.innerWidth]")
@@ -286,7 +286,7 @@ func (b *tab) press(text string) {
 	b.do(chromedp.Click(found, chromedp.NodeVisible))
 }
 
-// copies fails unless a button copies a text.
+// copies checks that a button copies a text.
 func (b *tab) copies(button, want string) {
 	b.t.Helper()
 	eval[bool](b, `(navigator.clipboard.writeText = (text) => { window.__copied = text; return Promise.resolve(); }, true)`)
@@ -305,7 +305,8 @@ func (b *tab) window(width, height int64) {
 	b.must(err)
 }
 
-// prefers sets what the system says of colours, light or dark. Nothing moves, so that a picture shows the end of it.
+// prefers sets the system's preferred colours, light or dark. It also switches animations off, so that a picture
+// shows their end.
 func (b *tab) prefers(colours string) {
 	b.t.Helper()
 	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
@@ -314,14 +315,14 @@ func (b *tab) prefers(colours string) {
 	b.must(err)
 }
 
-// script switches script on or off for what is opened from now on.
+// script switches JavaScript on or off for pages opened from now on.
 func (b *tab) script(on bool) {
 	b.t.Helper()
 	_, err := chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !on})
 	b.must(err)
 }
 
-// as gives the tab the session of somebody.
+// as gives the tab somebody's session.
 func (b *tab) as(who person) *tab {
 	b.t.Helper()
 	yes := true
@@ -331,7 +332,8 @@ func (b *tab) as(who person) *tab {
 	return b
 }
 
-// shoot keeps a picture of the page in the folder that ROLLCALL_SCREENSHOTS names; nothing without it.
+// shoot saves a picture of the page in the folder that ROLLCALL_SCREENSHOTS names. Without the variable it does
+// nothing.
 func (b *tab) shoot(name string) {
 	folder := os.Getenv("ROLLCALL_SCREENSHOTS")
 	if folder == "" {
@@ -349,11 +351,11 @@ func (b *tab) shoot(name string) {
 	effort.ErrIs(b.t, err, nil, "picture", name)
 }
 
-// quote is a text as a literal of script.
+// quote writes a text as a JavaScript literal.
 func quote(text string) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // XPath knows no escapes
+	e.SetEscapeHTML(false) // XPath has no escapes
 	if err := e.Encode(text); err != nil {
 		panic(fmt.Sprintf("quote %q: %v", text, err))
 	}
@@ -368,7 +370,8 @@ func (b *tab) signIn(email, secret string) {
 	b.press("Sign in")
 }
 
-// TestTheRigSeesWhatMustNotHappen opens pages that are broken on purpose: a rig that sees nothing proves nothing.
+// TestTheRigSeesWhatMustNotHappen opens pages that are broken on purpose, because a rig that notices nothing proves
+// nothing.
 func TestTheRigSeesWhatMustNotHappen(t *testing.T) {
 	t.Parallel()
 	n := theNode(t)
@@ -414,7 +417,7 @@ func TestTheRigSeesWhatMustNotHappen(t *testing.T) {
 	}
 }
 
-// found is what the rig has against the tab so far.
+// found returns the faults of the tab so far.
 func (b *tab) found() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

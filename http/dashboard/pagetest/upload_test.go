@@ -18,7 +18,7 @@ import (
 	"rollcall/ledger"
 )
 
-// list writes a file of about size bytes, each row another address. Another mark makes another file of the same size.
+// list writes a file of about size bytes with distinct addresses. Another mark gives another file of the same size.
 func list(t *testing.T, name string, size int, mark string) (path string, content []byte) {
 	t.Helper()
 	var b bytes.Buffer
@@ -36,7 +36,7 @@ func (b *tab) choose(path string) {
 	b.do(chromedp.SetUploadFiles(chromedp.ID("file"), []string{path}))
 }
 
-// newest is the verification that was made last.
+// newest returns the newest verification.
 func (p *place) newest() ledger.Verification {
 	p.t.Helper()
 	var found []ledger.Verification
@@ -50,18 +50,19 @@ func (p *place) newest() ledger.Verification {
 	return found[0]
 }
 
-// durable says how many bytes of an upload are stored.
+// durable returns how many bytes of an upload are stored.
 func (p *place) durable(id uuid.UUID) int64 {
 	v := effort.Must(p.book.Verification(p.t.Context(), p.id, id))(p.t)
 	return v.Durable
 }
 
-// barWatch keeps every value that the bar gets on a page, also those between two looks of a test.
+// barWatch records every value of the bar on a page, including values between two checks of a test.
 const barWatch = `(() => { const bar = document.getElementById("bar"); window.__bars = [];
 	new MutationObserver(() => window.__bars.push(bar.value)).observe(bar, { attributes: true, attributeFilter: ["value"] }); return true; })()`
 
-// follow waits until something is so. All the time it compares the bar with what is stored, which is asked afterwards
-// and never becomes less, and with what it was: it goes back on no page that has barWatch. It gives how many values the bar had.
+// follow waits until so returns true. All the time it compares the bar with the stored bytes, which are read
+// afterwards and never decrease, and with the bar's earlier values: on a page with barWatch the bar never goes back.
+// It returns how many values the bar had.
 func (b *tab) follow(p *place, id uuid.UUID, so func() bool) (values int) {
 	b.t.Helper()
 	seen := map[int64]bool{}
@@ -81,7 +82,7 @@ func (b *tab) follow(p *place, id uuid.UUID, so func() bool) (values int) {
 	return len(seen)
 }
 
-// stored fails unless the ledger has just this content.
+// stored checks that the ledger has exactly this content.
 func (p *place) stored(id uuid.UUID, content []byte) {
 	p.t.Helper()
 	r := effort.Must(p.book.OpenFile(p.t.Context(), id))(p.t)
@@ -114,7 +115,7 @@ func TestAnUploadThatIsCutAndReloaded(t *testing.T) {
 	b.press("Upload and check")
 	id := p.newest().ID
 
-	// Three cuts on the way: it goes on by itself, from the last stored byte on.
+	// Three cuts on the way: the upload continues by itself from the last stored byte.
 	values, before := 0, int64(0)
 	for cut := 1; cut <= 3; cut++ {
 		values += b.follow(p, id, func() bool { return n.storage.wasCut() == cut })
@@ -125,7 +126,8 @@ func TestAnUploadThatIsCutAndReloaded(t *testing.T) {
 		}
 	}
 
-	// The storage is away and the page is loaded again: another file of the same size is refused, the right one goes on.
+	// The storage is away and the page is loaded again. Another file of the same size is refused; the upload
+	// continues with the right file.
 	n.storage.Cut(true)
 	b.shows("from the last stored byte on.")
 	b.do(chromedp.Reload())
@@ -180,7 +182,7 @@ func TestAnUploadIsCancelled(t *testing.T) {
 		"the page wants to go on with an upload that was cancelled")
 }
 
-// drag sends an event of dragging to the page: files by name, with one row each.
+// drag sends the page an event of dragging files. The files have these names and one row each.
 func (b *tab) drag(event string, files ...string) {
 	b.t.Helper()
 	eval[bool](b, `(() => {
@@ -191,7 +193,7 @@ func (b *tab) drag(event string, files ...string) {
 	})()`)
 }
 
-// visible reports whether something is seen on the page.
+// visible returns an expression that is true if an element is visible.
 func visible(id string) string { return "document.getElementById(" + quote(id) + ").checkVisibility()" }
 
 func TestAFileIsDroppedOnTheList(t *testing.T) {
@@ -200,7 +202,7 @@ func TestAFileIsDroppedOnTheList(t *testing.T) {
 	b := newTab(t, p.node).as(p.join(ledger.Member))
 	b.goTo(p.path)
 	b.shows("You can also drop a CSV anywhere on this page.")
-	b.window(320, 900) // where nothing is said of it
+	b.window(320, 900) // in this window the page has no text about it
 	effort.ErrorIf(t, eval[bool](b, visible("upload")+" || "+visible("dropping")),
 		"the part that uploads is seen before anything is dropped")
 	b.drag("dragover", "contacts.csv")

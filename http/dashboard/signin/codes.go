@@ -22,10 +22,10 @@ import (
 	"rollcall/ledger"
 )
 
-// stepLife is the time for giving the code after the password.
+// stepLife is how long after the password a code may be given.
 const stepLife = 10 * time.Minute
 
-// againFor is how long the form that turned codes on gets the same answer again.
+// againFor is how long a repeat of the form that turned codes on gets the same answer.
 const againFor = 10 * time.Minute
 
 var (
@@ -37,19 +37,20 @@ var (
 	ErrOn = errors.New("signin: codes are on already")
 	// ErrOff: codes are off.
 	ErrOff = errors.New("signin: codes are off")
-	// ErrNoPassword: a user has no password, so codes would guard nothing, and the provider is the only way to sign in.
+	// ErrNoPassword: a user has no password, so codes would guard nothing; the provider is the user's only way to
+	// sign in.
 	ErrNoPassword = errors.New("signin: there is no password")
 	// ErrFormUsed: the session of a form has ended.
 	ErrFormUsed = errors.New("signin: the form was used")
 )
 
-// codeRule limits a user's wrong codes from all networks together: giving one requires the password.
+// codeRule limits a user's wrong codes from all networks together. To try a code, one must know the password.
 var codeRule = ledger.AttemptRule{Free: 10, Window: 15 * time.Minute, First: time.Minute, Most: 15 * time.Minute}
 
-// CodeWanted: only the code is missing. Step is for the next call, see Code.
+// CodeWanted: only the code is missing. Pass Step to Code.
 type CodeWanted struct{ Step string }
 
-// Error says so.
+// Error implements error.
 func (c *CodeWanted) Error() string { return "signin: a code is wanted" }
 
 // step is a user for whom only the code is missing.
@@ -58,10 +59,10 @@ type step struct {
 	Email   string    `json:"e"`
 	Factors []byte    `json:"f"` // state of their sign-in: a change ends the step
 	Until   int64     `json:"t"`
-	Link    Token     `json:"l"` // an invitation that is accepted with the code
+	Link    Token     `json:"l"` // an invitation to accept after the code
 }
 
-// wantCode is the answer for a user with codes after the first proof; nil for a user without codes.
+// wantCode returns the error that asks a user for a code after the first proof, or nil for a user without codes.
 func (s *Service) wantCode(u ledger.User, link Token) error {
 	if u.TOTP == "" {
 		return nil
@@ -71,8 +72,8 @@ func (s *Service) wantCode(u ledger.User, link Token) error {
 		Until: s.now().Add(stepLife).Unix(), Link: link})}
 }
 
-// Code begins the session of a step with a code. The same step with the same code again is one session. ErrCode,
-// ErrStep, *Wait, ErrBusy.
+// Code begins the session of a step with a code. Repeated with the same step and code it returns the same session.
+// Errors: ErrCode, ErrStep, *Wait, ErrBusy.
 func (s *Service) Code(ctx context.Context, sealed, code string, b Browser) (Token, error) {
 	var at step
 	if !s.steps.open("step", sealed, &at) || s.now().Unix() >= at.Until || len(code) > PasswordMost {
@@ -86,9 +87,10 @@ func (s *Service) Code(ctx context.Context, sealed, code string, b Browser) (Tok
 	}
 	defer leave()
 	u, err := s.book.UserByEmail(ctx, at.Email)
-	// The session is read after the user: a node that used this code meanwhile has begun the session, too.
+	// The session is read after the user, because another node that used this code meanwhile has also begun the
+	// session.
 	if _, err := SessionNow(ctx, s, token); err == nil {
-		return token, nil // this form again, also one sent at the same time
+		return token, nil // a repeat of this form, perhaps sent at the same time
 	}
 	factors := u.Factors()
 	if err == nil && (u.ID != at.User || !u.Disabled.IsZero() || !bytes.Equal(factors[:], at.Factors)) {
@@ -108,8 +110,9 @@ func (s *Service) Code(ctx context.Context, sealed, code string, b Browser) (Tok
 	return token, nil
 }
 
-// begin begins a session of a proven user, or finds it begun, and accepts an invitation; "": none. Errors: ErrWrong if
-// the user was disabled or changed the way of signing in since, ErrFormUsed, ledger.ErrChanged for a used code.
+// begin begins a session of a proven user, or finds it if it has begun. It also accepts an invitation, unless link is
+// "". Errors: ErrWrong if the user was disabled or changed the way of signing in meanwhile, ErrFormUsed,
+// ledger.ErrChanged for a used code.
 func (s *Service) begin(ctx context.Context, u ledger.User, link Token, n ledger.NewSession) (err error) {
 	n.User, n.Proved = u.ID, u.Factors()
 	if link != "" {
@@ -128,14 +131,14 @@ func (s *Service) begin(ctx context.Context, u ledger.User, link Token, n ledger
 	return err
 }
 
-// proveCode uses up a code of a user, and counts a wrong one as a failure. ErrCode, *Wait, ErrBusy.
+// proveCode uses up a code of a user, and counts a wrong one as a failure. Errors: ErrCode, *Wait, ErrBusy.
 func (s *Service) proveCode(ctx context.Context, u ledger.User, code string, b Browser) error {
 	return s.spendCode(ctx, u, code, b, func(next TOTPState) error {
 		return s.book.UseTOTP(ctx, u.ID, u.TOTP, s.states.seal(u.ID.String(), next))
 	})
 }
 
-// spendCode is proveCode with a function that writes the state with the code used up.
+// spendCode is proveCode, but the caller's function writes the state in which the code is used up.
 func (s *Service) spendCode(ctx context.Context, u ledger.User, code string, b Browser, keep func(next TOTPState) error) error {
 	user, network := s.subjects(u.Email, b)
 	codes := ledger.Hash(s.keyed("codes", u.ID.String()))
@@ -160,7 +163,7 @@ func (s *Service) spendCode(ctx context.Context, u ledger.User, code string, b B
 			}
 			return err
 		}
-		if !errors.Is(err, ledger.ErrChanged) { // changed: another request used this code, or a neighbouring one
+		if !errors.Is(err, ledger.ErrChanged) { // ErrChanged: another request used this code or a neighbouring one
 			return err
 		}
 	}
@@ -180,7 +183,7 @@ type CodeSetup struct {
 	URI    string // for apps
 }
 
-// SetupCodes makes a secret for a form, always the same for one form.
+// SetupCodes makes a secret for a form. The same form always gets the same secret.
 func (s *Service) SetupCodes(user ledger.User, form uuid.UUID) CodeSetup {
 	secret := s.codeSecret(user, form)
 	return CodeSetup{Form: form, Secret: SecretText(secret), URI: TOTPURI("Rollcall", user.Email, secret)}
@@ -199,9 +202,9 @@ func (s *Service) recoveries(user ledger.User, form uuid.UUID) (all []string) {
 	return all
 }
 
-// CodesOn turns codes on for the signed-in user, who proves the password and that the app has the secret, and ends
-// all their other sessions. It returns the recovery codes; for some minutes a repeated form gets them again. Errors:
-// ErrWrong, ErrCode, ErrOn, ErrNoPassword, *Wait, ErrBusy.
+// CodesOn turns codes on for the signed-in user and ends all other sessions of the user. The user proves the
+// password, and that the app has the secret. It returns the recovery codes; for some minutes a repeated form gets
+// them again. Errors: ErrWrong, ErrCode, ErrOn, ErrNoPassword, *Wait, ErrBusy.
 func (s *Service) CodesOn(ctx context.Context, in ledger.SignedIn, form uuid.UUID, password, code string, b Browser) ([]string, error) {
 	if !HasPassword(in.User) {
 		return nil, ErrNoPassword
@@ -234,8 +237,8 @@ func (s *Service) CodesOn(ctx context.Context, in ledger.SignedIn, form uuid.UUI
 	return recovery, err
 }
 
-// CodesOff turns codes off for the signed-in user, who proves the password and gives a code, and ends all their other
-// sessions. If they are off already nothing changes. ErrWrong, ErrCode, *Wait, ErrBusy.
+// CodesOff turns codes off for the signed-in user and ends all other sessions of the user. The user proves the
+// password and gives a code. If codes are off already, nothing changes. Errors: ErrWrong, ErrCode, *Wait, ErrBusy.
 func (s *Service) CodesOff(ctx context.Context, in ledger.SignedIn, password, code string, b Browser) error {
 	u, err := proveBoth(ctx, s, in, password, code, b)
 	if err != nil || u.TOTP == "" {
@@ -246,9 +249,9 @@ func (s *Service) CodesOff(ctx context.Context, in ledger.SignedIn, password, co
 	return err
 }
 
-// RenewRecovery makes new recovery codes for the signed-in user, who proves the password and gives a code. The old ones
-// stop working. A repeated form makes no second set: for some minutes it gets the same codes, and again is true.
-// ErrOff, ErrWrong, ErrCode, ErrFormUsed, *Wait, ErrBusy.
+// RenewRecovery makes new recovery codes for the signed-in user, and the old ones stop working. The user proves the
+// password and gives a code. A repeated form makes no second set: for some minutes it gets the same codes, and again
+// is true. Errors: ErrOff, ErrWrong, ErrCode, ErrFormUsed, *Wait, ErrBusy.
 func (s *Service) RenewRecovery(ctx context.Context, in ledger.SignedIn, form uuid.UUID, password, code string, b Browser) (
 	codes []string, again bool, err error) {
 	u, err := s.prove(ctx, in.User.Email, password, b)
@@ -278,7 +281,7 @@ func (s *Service) RenewRecovery(ctx context.Context, in ledger.SignedIn, form uu
 		if made, _ := s.madeBy(now); made != form {
 			return err
 		}
-		again = true // this form, sent twice at once
+		again = true // the form was sent twice at the same time
 		return nil
 	})
 	s.sessions.forgetUser(u)
@@ -288,20 +291,21 @@ func (s *Service) RenewRecovery(ctx context.Context, in ledger.SignedIn, form uu
 	return codes, again, nil
 }
 
-// IsRecovery reports whether a code is one of a user's unused recovery codes. It does not use it up.
+// IsRecovery reports whether a code is one of a user's unused recovery codes. It does not use the code up.
 func IsRecovery(s *Service, u ledger.User, code string) bool {
 	var state TOTPState
 	return len(code) <= PasswordMost && s.states.open(u.ID.String(), u.TOTP, &state) && state.recoveryAt(code) >= 0
 }
 
-// madeBy returns the form that made a user's recovery codes, and when, in seconds. uuid.Nil for a user without codes.
+// madeBy returns the form that made a user's recovery codes, and when, in seconds. For a user without codes it
+// returns uuid.Nil.
 func (s *Service) madeBy(u ledger.User) (uuid.UUID, int64) {
 	var state TOTPState
 	s.states.open(u.ID.String(), u.TOTP, &state)
 	return state.Form, state.Made
 }
 
-// CodesLeft is how many recovery codes a user has.
+// CodesLeft returns how many recovery codes a user has.
 func (s *Service) CodesLeft(u ledger.User) int {
 	var state TOTPState
 	s.states.open(u.ID.String(), u.TOTP, &state)
@@ -314,26 +318,26 @@ const (
 	TOTPDigits = 6
 	// TOTPPeriod is how long a code is valid.
 	TOTPPeriod = 30 * time.Second
-	// totpSkew is how many periods a clock may be off, in both directions.
+	// totpSkew is how many periods a clock may be wrong, in both directions.
 	totpSkew = 1
 )
 
-// TOTPSecretBytes is the length of a secret, the same as the hash's (RFC 4226, 4).
+// TOTPSecretBytes is the length of a secret: the length of the hash (RFC 4226, 4).
 const TOTPSecretBytes = sha1.Size
 
 // Recoveries is how many recovery codes there are.
 const Recoveries = 10
 
-// recoveryBytes are the random bytes of such a code: 80 bits, too many to guess, 16 letters.
+// recoveryBytes is the number of random bytes of a recovery code: 80 bits, too many to guess, written as 16 letters.
 const recoveryBytes = 10
 
 // totpLetters are the letters of secrets and codes, as apps read them.
 var totpLetters = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// TOTPStep is the number of the period of a moment.
+// TOTPStep returns the number of the period at a time.
 func TOTPStep(at time.Time) int64 { return at.Unix() / int64(TOTPPeriod/time.Second) }
 
-// TOTPCode is the code of a period (RFC 4226, 5.3).
+// TOTPCode returns the code of a period (RFC 4226, 5.3).
 func TOTPCode(secret []byte, step int64) string {
 	var counter [8]byte
 	binary.BigEndian.PutUint64(counter[:], uint64(step))
@@ -348,14 +352,14 @@ func TOTPCode(secret []byte, step int64) string {
 // TOTPState is the stored state of a user's codes.
 type TOTPState struct {
 	Secret   []byte    `json:"s"`
-	Last     int64     `json:"l"` // period of the last used code; codes of it and of earlier periods are refused
+	Last     int64     `json:"l"` // period of the last used code; codes up to this period are refused
 	Form     uuid.UUID `json:"f"` // the form that made the recovery codes
 	Made     int64     `json:"m"` // when, in seconds
 	Recovery [][]byte  `json:"r"` // hashes of the unused recovery codes
 }
 
-// BeginTOTP returns the state after the first code, which proves that the app has the secret; false for a wrong
-// code.
+// BeginTOTP returns the state after the first code, which proves that the app has the secret. For a wrong code it
+// returns false.
 func BeginTOTP(secret []byte, recovery []string, form uuid.UUID, code string, now time.Time) (TOTPState, bool) {
 	return TOTPState{Secret: secret, Last: -1}.Renew(recovery, form, now).useCode(plainCode(code), now)
 }
@@ -369,7 +373,7 @@ func (s TOTPState) Renew(recovery []string, form uuid.UUID, now time.Time) TOTPS
 	return s
 }
 
-// Use returns the state after the use of a code or recovery code; false for a wrong or used one.
+// Use returns the state after the use of a code or recovery code. For a wrong or used code it returns false.
 func (s TOTPState) Use(code string, now time.Time) (TOTPState, bool) {
 	code = plainCode(code)
 	if next, ok := s.useCode(code, now); ok {
@@ -382,7 +386,7 @@ func (s TOTPState) Use(code string, now time.Time) (TOTPState, bool) {
 	return s, false
 }
 
-// recoveryAt is the index of a recovery code; -1: it is none.
+// recoveryAt returns the index of a recovery code, or -1.
 func (s TOTPState) recoveryAt(code string) int {
 	sum := digest(code)
 	return slices.IndexFunc(s.Recovery, func(kept []byte) bool { return subtle.ConstantTimeCompare(sum, kept) == 1 })
@@ -402,7 +406,7 @@ func plainCode(code string) string {
 	return strings.ToUpper(strings.NewReplacer(" ", "", "-", "", "\u00a0", "", "\u202f", "").Replace(code))
 }
 
-// digest is the stored hash of a recovery code.
+// digest returns the stored hash of a recovery code.
 func digest(code string) []byte {
 	sum := sha256.Sum256([]byte(plainCode(code)))
 	return sum[:16]
@@ -424,7 +428,7 @@ func grouped(text, between string) string {
 	return strings.Join(groups, between)
 }
 
-// TOTPURI is a secret as apps read it from a picture.
+// TOTPURI returns a secret in the form that apps read from a picture.
 func TOTPURI(issuer, account string, secret []byte) string {
 	q := url.Values{"secret": {totpLetters.EncodeToString(secret)}, "issuer": {issuer}}
 	return "otpauth://totp/" + url.PathEscape(issuer+":"+account) + "?" + strings.ReplaceAll(q.Encode(), "+", "%20")

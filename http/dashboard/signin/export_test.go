@@ -2,12 +2,12 @@ package signin
 
 import "context"
 
-// HashPassword and VerifyPassword try a password outside of a service.
+// HashPassword makes the stored text of a password, without a service.
 func HashPassword(password string) (string, error) {
 	return newHasher().hash(context.Background(), password)
 }
 
-// VerifyPassword reports whether a password is the one of a kept text.
+// VerifyPassword reports whether a stored text belongs to a password.
 func VerifyPassword(kept, password string) (bool, error) {
 	return newHasher().verify(context.Background(), kept, password)
 }
@@ -15,20 +15,20 @@ func VerifyPassword(kept, password string) (bool, error) {
 // Common is the list of common passwords.
 var Common = common
 
-// HashWaits is how many may wait for a hasher.
+// HashWaits is how many requests may wait for a hasher.
 const HashWaits = hashWaits
 
-// Waiting is how many wait for a service's hasher.
+// Waiting returns how many requests wait for a service's hasher.
 func Waiting(s *Service) int { return int(s.hasher.waiting.Load()) }
 
-// Ended is how many sessions a service remembers as ended.
+// Ended returns how many ended sessions a service remembers.
 func Ended(s *Service) int {
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()
 	return len(s.sessions.ended)
 }
 
-// HoldHasher takes all places of a service's hasher; the function gives them back.
+// HoldHasher takes all places of a service's hasher. The returned function gives them back.
 func HoldHasher(s *Service) func() {
 	for range hashesAtOnce {
 		s.hasher.places <- struct{}{}
@@ -40,5 +40,5 @@ func HoldHasher(s *Service) func() {
 	}
 }
 
-// WaitForEver lets a provider take as long as it likes.
+// WaitForEver removes the time limit on a provider's answers.
 func (p *Provider) WaitForEver() { p.client.Timeout = 0 }

@@ -11,7 +11,7 @@ import (
 	"rollcall/ledger"
 )
 
-// Link reads a valid link and its user; nil: a new user. Error: ledger.ErrNoSuchLink.
+// Link reads a valid link and its user; nil for a new user. Error: ledger.ErrNoSuchLink.
 func (s *Service) Link(ctx context.Context, token Token) (l ledger.Link, user *ledger.User, err error) {
 	id, ok := token.Hash()
 	if !ok {
@@ -29,8 +29,8 @@ func (s *Service) link(ctx context.Context, id ledger.Hash) (ledger.Link, *ledge
 	return l, &u, err
 }
 
-// DevLink makes a link that signs in as the owner of a workspace, who has no password: for the operator of a node on
-// the same machine. It makes an owner with that email, unless the workspace has one.
+// DevLink makes a link that signs in as the owner of a workspace, who has no password. It is for the operator of a
+// node on the same machine. Unless the workspace has an owner with that email, DevLink makes one.
 func DevLink(ctx context.Context, book ledger.People, workspace uuid.UUID, email string) (Token, error) {
 	ctx = ledger.WithActor(ctx, "operator")
 	members, err := book.Members(ctx, workspace)
@@ -48,7 +48,7 @@ func DevLink(ctx context.Context, book ledger.People, workspace uuid.UUID, email
 	return token, err
 }
 
-// join makes somebody an owner of a workspace, by an invitation that is accepted for them.
+// join makes somebody an owner of a workspace, by an invitation that it accepts itself.
 func join(ctx context.Context, book ledger.People, workspace uuid.UUID, email string) error {
 	session, _ := NewToken().Hash()
 	invite, _ := NewToken().Hash()
@@ -74,10 +74,10 @@ const noPassword = "none"
 // HasPassword reports whether a user can sign in with a password.
 func HasPassword(u ledger.User) bool { return u.Password != "" && u.Password != noPassword }
 
-// ErrKnown: an invitation is for a user with an account, who has to sign in and use Join.
+// ErrKnown: an invitation is for a user with an account, who must sign in and use Join.
 var ErrKnown = errors.New("signin: the invitation is for somebody who has an account")
 
-// Join accepts an invitation in its user's session. It returns the workspace; a second time changes nothing and returns
+// Join accepts an invitation in its user's session, and returns the workspace. A repeat changes nothing and returns
 // uuid.Nil. Error: ledger.ErrNoSuchLink, also for somebody else's invitation.
 func Join(ctx context.Context, s *Service, in ledger.SignedIn, link Token) (uuid.UUID, error) {
 	id, _ := link.Hash()
@@ -94,7 +94,7 @@ func Join(ctx context.Context, s *Service, in ledger.SignedIn, link Token) (uuid
 	return l.Workspace, err
 }
 
-// ForUser reports whether a link is an invitation of a user.
+// ForUser reports whether a link is an invitation for a user.
 func ForUser(l ledger.Link, u ledger.User) bool {
 	return l.Purpose == ledger.InviteLink && ledger.FoldEmail(l.Email) == ledger.FoldEmail(u.Email)
 }
@@ -102,24 +102,25 @@ func ForUser(l ledger.Link, u ledger.User) bool {
 // Accepting is a filled-in form of a link.
 type Accepting struct {
 	Link     Token
-	Form     uuid.UUID // of the form: sent twice, it is one
+	Form     uuid.UUID // id of the form, so that a repeated form counts once
 	Name     string    // of who is new
 	Password string    // that is chosen
 	Code     string    // of who has codes
 }
 
-// Accept uses a link up and begins a session. A known user must sign in to accept an invitation: the maker of the link
-// has seen it, and the link alone must not open the user's other workspaces. For other links a user with codes must
-// give one. ledger.ErrNoSuchLink, the faults of CheckPassword, ErrKnown, ErrWrong, ErrCode, *Wait, ErrBusy.
+// Accept uses a link up and begins a session. A known user must sign in to accept an invitation: the maker of the
+// link has seen it, and the link alone must not open the user's other workspaces. For other links a user with codes
+// must give one. Errors: ledger.ErrNoSuchLink, the faults of CheckPassword, ErrKnown, ErrWrong, ErrCode, *Wait,
+// ErrBusy.
 func (s *Service) Accept(ctx context.Context, a Accepting, b Browser) (Token, error) {
 	id, ok := a.Link.Hash()
 	if !ok {
 		return "", ledger.ErrNoSuchLink
 	}
-	token := s.TokenOf("accept", string(a.Link), a.Form.String(), a.Password) // the link's maker may know all but the last
+	token := s.TokenOf("accept", string(a.Link), a.Form.String(), a.Password) // the maker doesn't know the password
 	n := s.newSession(token, b)
 	l, user, err := s.link(ctx, id)
-	if errors.Is(err, ledger.ErrNoSuchLink) { // a repeat of this form? Only its sender knows its session
+	if errors.Is(err, ledger.ErrNoSuchLink) { // perhaps a repeat of this form; only its sender knows the session
 		if _, again := s.Session(ctx, token); again == nil {
 			return token, nil
 		}

@@ -21,10 +21,10 @@ import (
 // cost is the cost of trying a password: 19 MiB of memory, two passes, one thread, some 33 ms of a processor.
 var cost = &argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
-// nobodys is a PHC text of the usual cost whose password nobody knows.
+// nobodys is a PHC text of the usual cost. Nobody knows its password.
 const nobodys = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
-// Bounds of the cost in a stored text, so that a broken one doesn't use up all memory.
+// Bounds of the cost in a stored text, so that a broken text doesn't use up all memory.
 const (
 	memoryMax = 256 << 10 // KiB
 	passesMax = 16
@@ -36,8 +36,8 @@ const (
 	PasswordMost  = 128
 )
 
-// hashesAtOnce passwords are tried at once; hashWaits more wait for at most hashWait. These are few compared with a
-// node's requests, so that other pages have room.
+// hashesAtOnce passwords are tried at once; hashWaits more wait for at most hashWait. These numbers are small
+// compared with a node's requests, so that other pages get through.
 const (
 	hashesAtOnce = 2
 	hashWait     = 2 * time.Second
@@ -110,7 +110,7 @@ func (h *hasher) enter(ctx context.Context) error {
 
 func (h *hasher) leave() { <-h.places }
 
-// hash makes the PHC text of a password. ErrBusy.
+// hash makes the PHC text of a password. Error: ErrBusy.
 func (h *hasher) hash(ctx context.Context, password string) (string, error) {
 	if err := h.enter(ctx); err != nil {
 		return "", err
@@ -119,8 +119,8 @@ func (h *hasher) hash(ctx context.Context, password string) (string, error) {
 	return argon2id.CreateHash(plain(password), cost)
 }
 
-// verify reports whether a password is the one of a PHC text. An empty or broken text costs the same time and is never
-// right. ErrBusy.
+// verify reports whether a PHC text belongs to a password. An empty or broken text takes equally long and matches no
+// password. Error: ErrBusy.
 func (h *hasher) verify(ctx context.Context, kept, password string) (bool, error) {
 	if err := h.enter(ctx); err != nil {
 		return false, err
@@ -134,11 +134,11 @@ func (h *hasher) verify(ctx context.Context, kept, password string) (bool, error
 	return right && ok, err
 }
 
-// plain normalizes a password (Unicode NFKC), so that equivalent spellings are equal.
+// plain normalizes a password (Unicode NFKC), so that different encodings of the same characters are equal.
 func plain(password string) string { return norm.NFKC.String(password) }
 
-// usable reports whether a PHC text is complete and within the bounds. The library would panic at one without passes or
-// threads.
+// usable reports whether a PHC text is complete and within the bounds. The library would panic at a text without
+// passes or threads.
 func usable(phc string) bool {
 	p, salt, key, err := argon2id.DecodeHash(phc)
 	return err == nil && p.Memory >= 8 && p.Memory <= memoryMax && p.Iterations >= 1 && p.Iterations <= passesMax &&
@@ -148,18 +148,19 @@ func usable(phc string) bool {
 //go:embed common.txt
 var commonFile string
 
-// common are the passwords of 12 characters and more that guessers try first, in lower case.
+// common are the passwords of at least 12 characters that attackers try first, in lower case.
 var common = strings.Split(strings.TrimSpace(commonFile), "\n")
 
-// How many requests about one subject are accepted at once: one runs, the others wait. A network may be a whole office.
+// How many requests about one subject are accepted at once: one runs, the others wait. One network may be a whole
+// office.
 const (
 	turnsMost   = 8
 	networkMost = hashWaits
 )
 
-// subjectQueues let one request at a time try a password or a code of one subject or from one network, so that each
-// failure is counted before the next try. Each node does so by itself, so n nodes allow up to n-1 more tries. The zero
-// value is ready. Safe for concurrent use.
+// subjectQueues let only one request at a time try a password or a code of one subject, or from one network. So each
+// failure is counted before the next try. Each node does this for itself, so n nodes allow up to n-1 more tries. The
+// zero value is ready. Safe for concurrent use.
 type subjectQueues struct {
 	mu    sync.Mutex
 	taken map[ledger.Hash]*subjectQueue // guarded by mu
@@ -167,11 +168,11 @@ type subjectQueues struct {
 
 type subjectQueue struct {
 	busy chan struct{}
-	in   int // that run or wait; guarded by mu of subjectQueues
+	in   int // requests that run or wait; guarded by mu of subjectQueues
 }
 
-// take waits until the subject is free, and returns the function that frees it. ErrBusy when too many wait already, or
-// the context ends.
+// take waits until the subject is free, and returns the function that frees it. ErrBusy: too many requests wait
+// already, or the context ended.
 func (t *subjectQueues) take(ctx context.Context, subject ledger.Hash, most int) (leave func(), err error) {
 	t.mu.Lock()
 	one := t.taken[subject]
@@ -213,7 +214,7 @@ func (t *subjectQueues) takeBoth(ctx context.Context, subject, network ledger.Ha
 	return func() { second(); first() }, nil
 }
 
-// left removes a request from a subject, and a subject without requests.
+// left removes a request from a subject. It drops a subject without requests.
 func (t *subjectQueues) left(subject ledger.Hash, one *subjectQueue) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -25,13 +25,14 @@ import (
 )
 
 const (
-	// timeout bounds one question to the provider.
+	// timeout bounds one request to the provider.
 	timeout = 5 * time.Second
 	// answerMax bounds its answer.
 	answerMax = 1 << 20
-	// knownFor is how long its endpoints are cached; then they are read anew, and the old ones stay if that fails.
+	// knownFor is how long the provider's endpoints are cached. Then they are read again; if that fails, the old ones
+	// stay.
 	knownFor = time.Hour
-	// awayFor is how long a silent provider is not asked again.
+	// awayFor is how long a provider that did not answer is left alone.
 	awayFor = 5 * time.Second
 )
 
@@ -48,7 +49,7 @@ type ProviderOptions struct {
 	ClientID string
 	Secret   string
 	Name     string           // for people
-	Redirect func() string    // URL to which it sends browsers back, registered there
+	Redirect func() string    // URL to which the provider sends browsers back, registered there
 	Now      func() time.Time // nil: time.Now
 }
 
@@ -58,8 +59,8 @@ type Provider struct {
 	client *http.Client
 	asking singleflight.Group
 
-	mu    sync.Mutex     // never held during a request to the provider, because every page reads Origin
-	known *oidc.Provider // guarded by mu; nil: it has never answered
+	mu    sync.Mutex     // not held during requests to the provider, because every page reads Origin
+	known *oidc.Provider // guarded by mu; nil: the provider has never answered
 	ask   time.Time      // guarded by mu: when to read its endpoints again
 	fault error          // guarded by mu: of the last request, while known is nil
 }
@@ -96,7 +97,7 @@ type Attempt struct {
 // Who is a person, as the provider describes them.
 type Who struct {
 	Identity string // as ledger.Identity writes it
-	Email    string // that it has verified; "": none
+	Email    string // an email that the provider has verified; "": none
 	Name     string
 }
 
@@ -116,7 +117,7 @@ func (p *Provider) oauthSettings(known *oidc.Provider) *oauth2.Config {
 		RedirectURL: p.o.Redirect(), Scopes: []string{oidc.ScopeOpenID, "email", "profile"}}
 }
 
-// Origin is scheme, host and port of the provider's sign-in page, "" until it is known.
+// Origin returns scheme, host and port of the provider's sign-in page, or "" until it is known.
 func (p *Provider) Origin() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,7 +146,7 @@ func (p *Provider) discoverOnce(ctx context.Context) (*oidc.Provider, error) {
 	return found.(*oidc.Provider), nil
 }
 
-// askAnew reads the provider's endpoints. Error: ErrAway, unless some are known from before.
+// askAnew reads the provider's endpoints again. Error: ErrAway, unless earlier ones are known.
 func (p *Provider) askAnew(ctx context.Context) (*oidc.Provider, error) {
 	found, err := oidc.NewProvider(oidc.ClientContext(ctx, p.client), p.o.Issuer)
 	p.mu.Lock()
@@ -162,7 +163,7 @@ func (p *Provider) askAnew(ctx context.Context) (*oidc.Provider, error) {
 	return p.known, p.fault
 }
 
-// claims are the used claims of an ID token or of UserInfo.
+// claims are the claims of an ID token or of UserInfo that are used here.
 type claims struct {
 	Email    string `json:"email"`
 	Verified any    `json:"email_verified"` // some providers write a string
@@ -225,7 +226,8 @@ func (p *Provider) Finish(ctx context.Context, a Attempt, back url.Values) (Who,
 	return w, nil
 }
 
-// askUserInfo asks for an email missing in the token. No answer, or one about another person, changes nothing.
+// askUserInfo asks for an email that the token lacks. If there is no answer, or one about another person, nothing
+// changes.
 func (p *Provider) askUserInfo(ctx context.Context, known *oidc.Provider, tokens *oauth2.Token, subject string, c claims) claims {
 	info, err := known.UserInfo(ctx, oauth2.StaticTokenSource(tokens))
 	var more claims
@@ -260,7 +262,7 @@ func ReadPrivate(path string, unusable error) (string, error) {
 	return secret, err
 }
 
-// visitLife is the time for signing in at the provider.
+// visitLife is how long signing in at the provider may take.
 const visitLife = 10 * time.Minute
 
 // ErrNotInvited: the person named by the provider may not sign in. There is no invitation, the account has a password
@@ -271,7 +273,7 @@ var ErrNotInvited = errors.New("signin: the provider's user may not sign in here
 type Visit struct {
 	Next string    `json:"x"` // page to show after signing in
 	Link Token     `json:"l"` // an invitation to accept
-	User uuid.UUID `json:"u"` // the user who binds their account; Nil: for signing in
+	User uuid.UUID `json:"u"` // the user who connects an account; Nil: to sign in
 }
 
 // visit is a visit in progress. Its browser keeps it, encrypted.
@@ -281,7 +283,8 @@ type visit struct {
 	Until int64 `json:"t"`
 }
 
-// Visit begins a visit: it returns the URL for the browser, and a secret that only this browser keeps. Error: ErrAway.
+// Visit begins a visit. It returns the URL for the browser, and a secret that only this browser keeps. Error:
+// ErrAway.
 func (s *Service) Visit(ctx context.Context, v Visit) (to, kept string, err error) {
 	to, attempt, err := s.provider.Begin(ctx)
 	if err != nil {
@@ -290,9 +293,10 @@ func (s *Service) Visit(ctx context.Context, v Visit) (to, kept string, err erro
 	return to, s.visits.seal("visit", visit{Visit: v, Attempt: attempt, Until: s.now().Add(visitLife).Unix()}), nil
 }
 
-// Back ends a visit with the browser's return parameters. in is the user signed in in that browser, if any: only they
-// can bind their account, which gives no token. A repeated return gives the same session. Every failure counts against
-// the network. ErrNotInvited, ErrRefused, ErrAway, *CodeWanted, *Choice, *Wait, ledger.ErrNoSuchLink.
+// Back ends a visit with the browser's return parameters. in is the user signed in in that browser, if any. Only that
+// user can connect the account, and then Back returns no token. A repeated return gives the same session. Every
+// failure counts against the network. Errors: ErrNotInvited, ErrRefused, ErrAway, *CodeWanted, *Choice, *Wait,
+// ledger.ErrNoSuchLink.
 func (s *Service) Back(ctx context.Context, kept string, query url.Values, in *ledger.SignedIn, b Browser) (Visit, Token, error) {
 	var v visit
 	if !s.visits.open("visit", kept, &v) || s.now().Unix() >= v.Until {
@@ -301,7 +305,7 @@ func (s *Service) Back(ctx context.Context, kept string, query url.Values, in *l
 	token := s.TokenOf("visit", v.State)
 	if v.User == uuid.Nil && query.Get("state") == v.State {
 		if _, err := s.Session(ctx, token); err == nil {
-			return v.Visit, token, nil // the same answer again
+			return v.Visit, token, nil // a repeat gets the same answer
 		}
 	}
 	_, network := s.subjects("", b)
@@ -317,7 +321,7 @@ func (s *Service) Back(ctx context.Context, kept string, query url.Values, in *l
 	return v.Visit, token, err
 }
 
-// arrive asks the provider who came back, and completes the visit's purpose.
+// arrive asks the provider who came back, and does what the visit is for.
 func (s *Service) arrive(ctx context.Context, v visit, token Token, query url.Values, in *ledger.SignedIn, b Browser) (Token, error) {
 	who, err := s.provider.Finish(ctx, v.Attempt, query)
 	if err != nil {
@@ -331,7 +335,7 @@ func (s *Service) arrive(ctx context.Context, v visit, token Token, query url.Va
 	case errors.Is(err, ledger.ErrNoSuchUser):
 		var chosen []ledger.Hash
 		if v.Link != "" {
-			id, _ := v.Link.Hash() // zero, the hash of no invitation, for an invalid token
+			id, _ := v.Link.Hash() // for an invalid token zero, which is no invitation's hash
 			chosen = append(chosen, id)
 		}
 		err = s.welcome(ctx, who, chosen, token, b)
@@ -347,7 +351,7 @@ func (s *Service) arrive(ctx context.Context, v visit, token Token, query url.Va
 }
 
 // bind lets the signed-in user sign in by the provider from now on. The provider must have verified the account's
-// email, so that somebody who made an account for another's email can't keep access to it.
+// email. Otherwise somebody who made an account for another person's email could keep access to it.
 func (s *Service) bind(ctx context.Context, user uuid.UUID, in *ledger.SignedIn, who Who) error {
 	if in == nil || in.User.ID != user || !isEmail(who, in.User.Email) {
 		return ErrNotInvited
@@ -360,16 +364,16 @@ func (s *Service) bind(ctx context.Context, user uuid.UUID, in *ledger.SignedIn,
 	return err
 }
 
-// Unbind ends signing in by the provider for the signed-in user, who proves the password, and gives a code if they have
-// codes. It ends all their other sessions. An unbound account stays so. ErrNoPassword, ErrWrong, ErrCode, *Wait,
-// ErrBusy.
+// Unbind ends signing in by the provider for the signed-in user. The user proves the password, and gives a code if
+// codes are on. It ends all other sessions of the user. If the account is not connected, nothing changes. Errors:
+// ErrNoPassword, ErrWrong, ErrCode, *Wait, ErrBusy.
 func (s *Service) Unbind(ctx context.Context, in ledger.SignedIn, password, code string, b Browser) error {
 	if !HasPassword(in.User) {
 		return ErrNoPassword
 	}
 	u, err := s.prove(ctx, in.User.Email, password, b)
 	if err != nil || u.OIDC == "" {
-		return err // also a repeated form, whose code is used
+		return err // also for a repeated form, because its code is used up
 	}
 	if u.TOTP != "" {
 		if err := s.proveCode(ctx, u, code, b); err != nil {
@@ -386,7 +390,8 @@ func isEmail(who Who, email string) bool {
 	return who.Email != "" && ledger.FoldEmail(who.Email) == ledger.FoldEmail(email)
 }
 
-// enter signs in a user named by the provider, asks for a code if they have codes, and accepts the visit's invitation.
+// enter signs in a user whom the provider named, asks for a code if the user has codes, and accepts the visit's
+// invitation.
 func (s *Service) enter(ctx context.Context, u ledger.User, v Visit, token Token, b Browser) error {
 	if v.Link != "" {
 		l, _, err := s.Link(ctx, v.Link)
@@ -407,14 +412,14 @@ func (s *Service) enter(ctx context.Context, u ledger.User, v Visit, token Token
 	return err
 }
 
-// Choice: the provider names a new person with open invitations, who chooses which to accept, because anybody can make
-// invitations without asking them. Step is for the next call, see Choose.
+// Choice: the provider names a new person with open invitations. The person chooses which to accept, because anybody
+// can make invitations without asking. Pass Step to Choose.
 type Choice struct {
 	Step        string
 	Invitations []ledger.Link
 }
 
-// Error says so.
+// Error implements error.
 func (c *Choice) Error() string { return "signin: somebody new chooses among their invitations" }
 
 type choice struct {
@@ -423,8 +428,8 @@ type choice struct {
 	Until int64 `json:"t"`
 }
 
-// Choose makes a user of a person named by the provider, with the chosen invitations. The same step again is one
-// session. ErrStep, ErrNotInvited.
+// Choose makes a user of a person whom the provider named, with the chosen invitations. Repeated with the same step
+// it returns the same session. Errors: ErrStep, ErrNotInvited.
 func Choose(ctx context.Context, s *Service, sealed string, chosen []ledger.Hash, b Browser) (Token, error) {
 	var c choice
 	if !s.steps.open("choice", sealed, &c) || s.now().Unix() >= c.Until {
@@ -436,9 +441,9 @@ func Choose(ctx context.Context, s *Service, sealed string, chosen []ledger.Hash
 	return c.Token, s.welcome(ctx, c.Who, chosen, c.Token, b)
 }
 
-// welcome makes a user of a person whom the provider names for the first time, with invitations for the verified email.
-// It never does so if there is an account already, whose password it would replace. Errors: ErrNotInvited, *Choice when
-// none was chosen.
+// welcome makes a user of a person whom the provider names for the first time, with invitations for the verified
+// email. If an account exists already, it does not, because that would replace the account's password. Errors:
+// ErrNotInvited, *Choice if no invitation was chosen.
 func (s *Service) welcome(ctx context.Context, who Who, chosen []ledger.Hash, token Token, b Browser) error {
 	if ledger.CheckEmail(who.Email) != nil {
 		return ErrNotInvited
@@ -481,14 +486,14 @@ func (s *Service) welcome(ctx context.Context, who Who, chosen []ledger.Hash, to
 	return nil
 }
 
-// keyedID is an id that only this service can make.
+// keyedID returns an id that only this service can make.
 func keyedID(random [32]byte) uuid.UUID {
 	id := uuid.UUID(random[:16])
 	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
 	return id
 }
 
-// tidyName is the provider's name of a person if the ledger accepts it, else "".
+// tidyName returns the provider's name of a person if the ledger accepts it, else "".
 func tidyName(name string) string {
 	name = strings.TrimSpace(name)
 	if len(name) > ledger.NameMax || ledger.CheckName(name) != nil {

@@ -20,7 +20,8 @@ import (
 	"rollcall/ledger"
 )
 
-// A session lasts as long as SessionIdle and SessionLife of package config say; here answers about it are cached.
+// SessionIdle and SessionLife of package config say how long a session lasts. This file caches answers about
+// sessions.
 
 const (
 	// believed is how long an answer about a session is cached, counted from before the ledger was asked.
@@ -29,7 +30,8 @@ const (
 	// sessionsMax bounds the cached answers. At the bound the least recently used is dropped.
 	sessionsMax = 16384
 
-	// endedFor is how long the end of a session is remembered: an answer of the ledger that is older could revive it.
+	// endedFor is how long the end of a session is remembered. An older answer of the ledger could otherwise revive
+	// the session.
 	endedFor = believed + 5*time.Second
 )
 
@@ -44,7 +46,7 @@ type sessionCache struct {
 	known *lru.Cache[ledger.Hash, cachedSession]
 
 	mu    sync.Mutex
-	ended map[ledger.Hash]time.Time // guarded by mu: ended here; until when that is remembered
+	ended map[ledger.Hash]time.Time // guarded by mu: sessions that ended here, and how long that is remembered
 }
 
 type cachedSession struct {
@@ -59,7 +61,7 @@ func newSessionCache(book ledger.People, idle time.Duration, now func() time.Tim
 	return c
 }
 
-// get returns a session. Errors: ledger.ErrNoSuchSession; any other means unknown.
+// get returns a session. Errors: ledger.ErrNoSuchSession; any other error means that it is unknown.
 func (c *sessionCache) get(ctx context.Context, id ledger.Hash) (ledger.SignedIn, error) {
 	kept, known := c.known.Get(id)
 	if known && c.now().Before(kept.until) {
@@ -68,11 +70,11 @@ func (c *sessionCache) get(ctx context.Context, id ledger.Hash) (ledger.SignedIn
 	return c.getSince(ctx, id, c.now().Add(-believed))
 }
 
-// getSince returns a session from an answer not older than a time.
+// getSince returns a session from an answer that is not older than a time.
 func (c *sessionCache) getSince(ctx context.Context, id ledger.Hash, since time.Time) (ledger.SignedIn, error) {
 	for {
 		answer, err := c.question(ctx, id)
-		if err != nil || !answer.asked.Before(since) { // otherwise another request asked before, and waited
+		if err != nil || !answer.asked.Before(since) { // otherwise the answer is of an earlier request
 			return answer.in, err
 		}
 	}
@@ -101,7 +103,7 @@ func (c *sessionCache) question(ctx context.Context, id ledger.Hash) (answered, 
 	return v.(answered), err
 }
 
-// keep caches the ledger's answer to a question asked at a time.
+// keep caches the ledger's answer to a question asked at this time.
 func (c *sessionCache) keep(id ledger.Hash, in ledger.SignedIn, asked time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,7 +116,7 @@ func (c *sessionCache) keep(id ledger.Hash, in ledger.SignedIn, asked time.Time)
 	}
 }
 
-// forget makes the next request with a session ask the ledger.
+// forget makes the next request with a session ask the ledger again.
 func (c *sessionCache) forget(id ledger.Hash) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,7 +129,7 @@ func (c *sessionCache) forget(id ledger.Hash) {
 	}
 }
 
-// forgetUser does so for all sessions of a user.
+// forgetUser does the same for all sessions of a user.
 func (c *sessionCache) forgetUser(user ledger.User) {
 	for _, id := range c.known.Keys() {
 		if kept, _ := c.known.Peek(id); kept.in.User.ID == user.ID {
@@ -136,13 +138,13 @@ func (c *sessionCache) forgetUser(user ledger.User) {
 	}
 }
 
-// tokenBytes are the random bytes of a cookie and of a link.
+// tokenBytes is the number of random bytes in a cookie and in a link.
 const tokenBytes = 32
 
 // Token is the secret of a session or of a link, in a cookie or in a URL.
 type Token string
 
-// NewToken makes one.
+// NewToken makes a random token.
 func NewToken() Token {
 	var random [tokenBytes]byte
 	_, _ = rand.Read(random[:]) // never fails
@@ -151,7 +153,7 @@ func NewToken() Token {
 
 func tokenOf(bytes []byte) Token { return Token(base64.RawURLEncoding.EncodeToString(bytes)) }
 
-// Hash is the token's form in the ledger; false for an invalid token.
+// Hash returns the token's form in the ledger. For an invalid token it returns false.
 func (t Token) Hash() (ledger.Hash, bool) {
 	bytes, err := base64.RawURLEncoding.Strict().DecodeString(string(t))
 	if err != nil || len(bytes) != tokenBytes {
@@ -160,19 +162,19 @@ func (t Token) Hash() (ledger.Hash, bool) {
 	return sha256.Sum256(bytes), true
 }
 
-// TokenOf derives the token of a form, so that a repeated form gets the same one. The texts must identify the form,
-// with its own id.
+// TokenOf derives the token of a form, so that a repeated form gets the same token. The texts, among them the form's
+// own id, must identify the form.
 func (s *Service) TokenOf(what string, texts ...string) Token {
 	return DeriveToken(s.secret, what, texts...)
 }
 
-// DeriveToken is TokenOf with a caller-supplied secret.
+// DeriveToken is TokenOf with a secret that the caller supplies.
 func DeriveToken(secret []byte, what string, texts ...string) Token {
 	random := keyedHash(secret, what, texts...)
 	return tokenOf(random[:])
 }
 
-// Keyed is a hash of texts that only this service can make, separate for each purpose.
+// Keyed returns a hash of texts that only this service can make. Each purpose has hashes of its own.
 func (s *Service) Keyed(what string, texts ...string) [sha256.Size]byte {
 	return s.keyed("page "+what, texts...)
 }
@@ -181,7 +183,7 @@ func (s *Service) keyed(what string, texts ...string) [sha256.Size]byte {
 	return keyedHash(s.secret, what, texts...)
 }
 
-// keyedHash is a hash of texts that requires the secret, separate for each purpose.
+// keyedHash returns a hash of texts that needs the secret. Each purpose has hashes of its own.
 func keyedHash(secret []byte, what string, texts ...string) [sha256.Size]byte {
 	m := hmac.New(sha256.New, secret)
 	for _, text := range append([]string{what}, texts...) {
@@ -191,8 +193,8 @@ func keyedHash(secret []byte, what string, texts ...string) [sha256.Size]byte {
 	return [sha256.Size]byte(m.Sum(nil))
 }
 
-// sealer encrypts values that only this service may read or make, for one purpose. With the same secret all nodes can
-// read them.
+// sealer encrypts values for one purpose. Only this service can read or make them; all its nodes have the same secret
+// and can read them.
 type sealer struct{ aead cipher.AEAD }
 
 func newSealer(key [32]byte) sealer {
@@ -207,7 +209,7 @@ func newSealer(key [32]byte) sealer {
 	return s
 }
 
-// seal encrypts a value, bound to its owner.
+// seal encrypts a value and binds it to its owner.
 func (s sealer) seal(of string, value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -216,7 +218,7 @@ func (s sealer) seal(of string, value any) string {
 	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, text, []byte(of)))
 }
 
-// open decrypts a value; false if this service did not encrypt it for that owner.
+// open decrypts a value. It returns false if this service did not encrypt the value for that owner.
 func (s sealer) open(of, text string, into any) bool {
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"rollcall/ledger"
 )
 
-// ErrWrong: no user has this email with this password. It does not tell which of the two is wrong.
+// ErrWrong: no user has this email with this password. It does not show which of the two is wrong.
 var ErrWrong = errors.New("signin: email and password do not match")
 
 // Wait: there were too many failures; try again later.
@@ -24,7 +24,7 @@ func (w *Wait) Error() string {
 	return "signin: too many failures, until " + w.Until.UTC().Format(time.RFC3339)
 }
 
-// The rules about failures: of a user from one network, and from one network for any user.
+// The rules about failures: for one user from one network, and for any users from one network.
 var (
 	userRule    = ledger.AttemptRule{Free: 5, Window: 15 * time.Minute, First: time.Minute, Most: 15 * time.Minute}
 	networkRule = ledger.AttemptRule{Free: 20, Window: time.Minute, First: time.Minute, Most: time.Minute}
@@ -50,8 +50,8 @@ type Service struct {
 	hasher   *hasher
 	sessions *sessionCache
 	queues   subjectQueues
-	steps    sealer // of users who still have to give a code
-	states   sealer // of codes, as stored in the ledger
+	steps    sealer // encrypts steps of users who still have to give a code
+	states   sealer // encrypts the states of codes in the ledger
 	visits   sealer // to the provider
 	provider *Provider
 	now      func() time.Time
@@ -76,11 +76,11 @@ func (s *Service) Stop() { s.sessions.used.Stop() }
 type Browser struct {
 	Agent   string // its User-Agent
 	Address string // for people
-	Network string // what counts as one network
+	Network string // addresses with this value count as one network
 }
 
-// SignIn begins a session. The same form with the same email and password again is one session. ErrWrong, *CodeWanted,
-// *Wait, ErrBusy, ErrFormUsed; any other error means unknown.
+// SignIn begins a session. The same form repeated with the same email and password gets the same session. Errors:
+// ErrWrong, *CodeWanted, *Wait, ErrBusy, ErrFormUsed; any other error means that it is unknown.
 func (s *Service) SignIn(ctx context.Context, form uuid.UUID, email, password string, b Browser) (Token, error) {
 	user, err := s.prove(ctx, email, password, b)
 	if err == nil {
@@ -101,7 +101,7 @@ func (s *Service) newSession(token Token, b Browser) ledger.NewSession {
 	return ledger.NewSession{ID: id, Agent: b.Agent, Network: b.Address, Life: s.life}
 }
 
-// prove finds the user with an email and a password, and counts failures. It takes equally long for an unknown email.
+// prove finds the user with an email and a password, and counts failures. An unknown email takes equally long.
 func (s *Service) prove(ctx context.Context, email, password string, b Browser) (ledger.User, error) {
 	email = strings.TrimSpace(email)
 	user, network := s.subjects(email, b)
@@ -129,7 +129,7 @@ func (s *Service) prove(ctx context.Context, email, password string, b Browser) 
 		return ledger.User{}, err
 	}
 	if good && found.TOTP != "" {
-		return found, nil // only the code clears failures: otherwise somebody with the password could try codes for ever
+		return found, nil // only a right code clears failures, or somebody with the password could try codes for ever
 	}
 	if good {
 		return found, s.book.ForgetFailures(ctx, user)
@@ -163,13 +163,13 @@ func (s *Service) failedSignIn(ctx context.Context, user, network ledger.Hash) e
 	return s.failed(ctx, network, networkRule)
 }
 
-// failed counts a failure. The failure that starts a wait is answered as wrong; only later ones get a wait.
+// failed counts a failure. The failure that starts a wait is still answered as wrong; only later tries have to wait.
 func (s *Service) failed(ctx context.Context, subject ledger.Hash, rule ledger.AttemptRule) error {
 	_, err := s.book.FailedSignIn(ctx, []ledger.Hash{subject}, rule)
 	return err
 }
 
-// Session returns the session of a cookie. Errors: ledger.ErrNoSuchSession; any other means unknown.
+// Session returns the session of a cookie. Errors: ledger.ErrNoSuchSession; any other error means that it is unknown.
 func (s *Service) Session(ctx context.Context, cookie Token) (ledger.SignedIn, error) {
 	id, ok := cookie.Hash()
 	if !ok {
@@ -178,8 +178,8 @@ func (s *Service) Session(ctx context.Context, cookie Token) (ledger.SignedIn, e
 	return s.sessions.get(ctx, id)
 }
 
-// SessionNow is Session without the cache, for changes. A user who is disabled after that can't act either, because the
-// ledger checks it with each change, see Acting.
+// SessionNow is Session without the cache, for changes. If the user is disabled after this check, the change still
+// fails, because the ledger checks that with each change: see Acting.
 func SessionNow(ctx context.Context, s *Service, cookie Token) (ledger.SignedIn, error) {
 	id, ok := cookie.Hash()
 	if !ok {
@@ -194,12 +194,12 @@ func Acting(ctx context.Context, s *Service, in ledger.SignedIn, workspace uuid.
 	return ledger.WithActing(ctx, ledger.Acting{Session: in.Session.ID, Idle: s.idle, Workspace: workspace, Role: role})
 }
 
-// Sessions lists the sessions of the signed-in user, the one used last first.
+// Sessions lists the sessions of the signed-in user; the one used last comes first.
 func (s *Service) Sessions(ctx context.Context, user uuid.UUID) ([]ledger.Session, error) {
 	return s.book.Sessions(ctx, user, s.idle)
 }
 
-// End ends a session of a user. One that has already ended is no error.
+// End ends a session of a user. Ending a session that has ended is no error.
 func (s *Service) End(ctx context.Context, user ledger.User, id ledger.Hash) error {
 	err := s.book.EndSession(ctx, user.ID, id)
 	s.sessions.forget(id)
@@ -216,8 +216,9 @@ func (s *Service) EndOthers(ctx context.Context, user ledger.User, but ledger.Ha
 	return err
 }
 
-// ChangePassword gives the signed-in user a new password and a new session, and ends all others. A user with codes
-// gives one. Errors: those of CheckPassword, ErrWrong for the old password, ErrCode, *Wait, ErrBusy.
+// ChangePassword gives the signed-in user a new password and a new session, and ends all other sessions of the user.
+// A user with codes must give one. Errors: those of CheckPassword, ErrWrong for the old password, ErrCode, *Wait,
+// ErrBusy.
 func (s *Service) ChangePassword(ctx context.Context, in ledger.SignedIn, old, password, code string, b Browser) (
 	Token, error) {
 	if err := CheckPassword(password, in.User.Email); err != nil {
@@ -231,7 +232,7 @@ func (s *Service) ChangePassword(ctx context.Context, in ledger.SignedIn, old, p
 	if err != nil {
 		return "", err
 	}
-	token := NewToken() // its session begins first, because the acting session can't do anything after ending itself
+	token := NewToken() // the new session begins first, because the old one can't act after its end
 	n := s.newSession(token, b)
 	n.User = u.ID
 	if _, err := s.book.BeginSession(ctx, n); err != nil {
@@ -244,7 +245,7 @@ func (s *Service) ChangePassword(ctx context.Context, in ledger.SignedIn, old, p
 	return token, nil
 }
 
-// proveBoth checks the password of the signed-in user, and a code if they have codes. ErrWrong, ErrCode, *Wait,
+// proveBoth checks the signed-in user's password, and a code if the user has codes. Errors: ErrWrong, ErrCode, *Wait,
 // ErrBusy.
 func proveBoth(ctx context.Context, s *Service, in ledger.SignedIn, password, code string, b Browser) (
 	ledger.User, error) {

@@ -42,13 +42,13 @@ type rig struct {
 	now       atomic.Pointer[time.Time]
 }
 
-// countingBook counts the questions about sessions.
+// countingBook counts the ledger's reads of sessions.
 type countingBook struct {
 	*sqlstore.Store
 	asked, noted atomic.Int64
 	away         atomic.Bool
-	read         atomic.Int64                  // answers that were read
-	hold         atomic.Pointer[chan struct{}] // an answer that was read waits for it; nil: it doesn't
+	read         atomic.Int64                  // finished reads
+	hold         atomic.Pointer[chan struct{}] // a finished read waits for this channel; nil: it doesn't wait
 }
 
 func (b *countingBook) SessionByID(ctx context.Context, id ledger.Hash, idle time.Duration) (ledger.SignedIn, error) {
@@ -86,7 +86,7 @@ func (g *rig) node(book ledger.People) *signin.Service {
 		Life: 24 * time.Hour, Now: func() time.Time { return *g.now.Load() }})
 }
 
-// pass lets the service's clock go on.
+// pass advances the service's clock.
 func (g *rig) pass(d time.Duration) {
 	now := g.now.Load().Add(d)
 	g.now.Store(&now)
@@ -104,7 +104,7 @@ func (g *rig) link(l ledger.Link) signin.Token {
 	return token
 }
 
-// user makes one by an invitation, and gives the cookie.
+// user makes a user by an invitation, and returns the cookie.
 func (g *rig) user(email string) (signin.Token, ledger.SignedIn) {
 	g.t.Helper()
 	link, _ := g.link(ledger.Link{Purpose: ledger.InviteLink, Email: email}).Hash()
@@ -142,7 +142,7 @@ func TestKeptPasswords(t *testing.T) {
 	other, err2 := signin.HashPassword(good)
 	effort.FatalIf(t, err != nil || err2 != nil || one == other ||
 		!strings.HasPrefix(one, "$argon2id$v=19$m=19456,t=2,p=1$"), "%v %v: %q and %q", err, err2, one, other)
-	// Created by the reference program: argon2 -id -t 2 -m 16 -p 1 with the salt "somesalt".
+	// The reference program made this: argon2 -id -t 2 -m 16 -p 1 with the salt "somesalt".
 	const reference = "$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc"
 	for _, c := range []struct {
 		kept, password string
@@ -159,7 +159,7 @@ func TestKeptPasswords(t *testing.T) {
 	}
 	composed, err := signin.HashPassword("caf\u00e9 caf\u00e9 caf\u00e9")
 	if ok, err2 := signin.VerifyPassword(composed, "cafe\u0301 cafe\u0301 cafe\u0301"); !ok || err != nil || err2 != nil {
-		t.Errorf("the same characters written in another way are another password: %v %v", err, err2)
+		t.Errorf("the same characters in another encoding count as another password: %v %v", err, err2)
 	}
 }
 
@@ -192,7 +192,7 @@ func TestWrongPasswordsWaitAndSayTheSame(t *testing.T) {
 		for try := 1; try <= 6; try++ {
 			password := "wrong wrong wrong"
 			if email == "gone@example.com" {
-				password = good // who is disabled is told what all are told
+				password = good // a disabled user gets the same answer as everybody
 			}
 			_, err := g.service.SignIn(ctx, uuid.New(), email, password, here)
 			effort.ErrorIf(t, try <= 5 && !errors.Is(err, signin.ErrWrong), "%s, try %d: %v", email, try, err)
@@ -210,7 +210,8 @@ func TestWrongPasswordsWaitAndSayTheSame(t *testing.T) {
 	effort.Not(t, in.User.Email, "", "no user")
 }
 
-// TestAThirdPasswordAtOnceIsBusy: it is refused after a wait, which costs no time in a bubble.
+// TestAThirdPasswordAtOnceIsBusy: a third simultaneous password is refused after a wait, which takes no real time in
+// a bubble.
 func TestAThirdPasswordAtOnceIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t)
@@ -356,7 +357,8 @@ func TestWhatAppsRead(t *testing.T) {
 	}
 }
 
-// Every page reads the origin: one who waits for the provider must not make all wait.
+// TestNobodyElseWaitsWhileTheProviderIsAsked: every page reads the origin, so a request that waits for the provider
+// must not block the others.
 func TestNobodyElseWaitsWhileTheProviderIsAsked(t *testing.T) {
 	t.Parallel()
 	arrived, answer := make(chan struct{}, 9), make(chan struct{})
@@ -377,7 +379,7 @@ func TestNobodyElseWaitsWhileTheProviderIsAsked(t *testing.T) {
 	}
 	all.Go(begin)
 	<-arrived
-	cancel() // who asked first is gone, and the others still want to know
+	cancel() // the first caller is gone, and the others still need the answer
 	for range 8 {
 		all.Go(begin)
 	}
@@ -428,7 +430,7 @@ func TestSecretsThatOthersCanReadAreRefused(t *testing.T) {
 	}
 }
 
-// looks looks until something is so.
+// looks waits until a condition is true.
 func looks(is func() bool) {
 	ticks := time.Tick(time.Millisecond)
 	for !is() {
@@ -436,7 +438,8 @@ func looks(is func() bool) {
 	}
 }
 
-// TestWhoMadeALinkCannotTakeItsSession: they have the link, and the pages show them the id of who came with it.
+// TestWhoMadeALinkCannotTakeItsSession: the maker of a link knows it, and the pages show the maker the id of the user
+// who used it.
 func TestWhoMadeALinkCannotTakeItsSession(t *testing.T) {
 	g := newRig(t)
 	ctx := context.Background()
@@ -455,7 +458,8 @@ func TestWhoMadeALinkCannotTakeItsSession(t *testing.T) {
 	}
 }
 
-// TestAnInvitationOpensNoAccount: whoever made it has seen its link. Its user signs in and joins.
+// TestAnInvitationOpensNoAccount: the maker of an invitation has seen its link, so its user must sign in and then
+// join.
 func TestAnInvitationOpensNoAccount(t *testing.T) {
 	g := newRig(t)
 	_, anna := g.user("anna@example.com")
@@ -468,8 +472,8 @@ func TestAnInvitationOpensNoAccount(t *testing.T) {
 	effort.Denied(signin.Join(t.Context(), g.service, anna, link))(t, nil)
 }
 
-// TestGuessesAtOnceAreCounted: of sixty wrong passwords of one user that come at the same time five are tried, and of
-// sixty emails that one network tries twenty.
+// TestGuessesAtOnceAreCounted: of sixty simultaneous wrong passwords for one user five are tried, and of sixty emails
+// from one network twenty.
 func TestGuessesAtOnceAreCounted(t *testing.T) {
 	effort.NotShort(t, "takes a second of a processor")
 	for want, email := range map[int64]func() string{
@@ -504,7 +508,7 @@ func TestGuessesAtOnceAreCounted(t *testing.T) {
 	}
 }
 
-// TestASignInThatBeganBeforeTheChange: a sign-in with the old password begins no session after the change.
+// TestASignInThatBeganBeforeTheChange: a sign-in that began with the old password gives no session after the change.
 func TestASignInThatBeganBeforeTheChange(t *testing.T) {
 	g := newRig(t)
 	_, anna := g.user("anna@example.com")
@@ -523,7 +527,7 @@ func TestASignInThatBeganBeforeTheChange(t *testing.T) {
 	effort.Is(t, len(effort.Must(g.book.Sessions(ctx, anna.User.ID, time.Hour))(t)), 0, "sessions")
 }
 
-// between is a book in which another node does something before or after a user is read.
+// between is a ledger in which another node does something before or after a user is read.
 type between struct {
 	ledger.People
 	before, after func()
@@ -535,7 +539,8 @@ func (b between) UserByEmail(ctx context.Context, email string) (ledger.User, er
 	return b.People.UserByEmail(ctx, email)
 }
 
-// TestTheSameStepAndCodeAtTwoNodes is one session, whenever the other node has begun it, and no failure.
+// TestTheSameStepAndCodeAtTwoNodes: both nodes return the same session, whichever began it and when, and no failure
+// is counted.
 func TestTheSameStepAndCodeAtTwoNodes(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
@@ -567,14 +572,14 @@ func TestTheSameStepAndCodeAtTwoNodes(t *testing.T) {
 	}
 }
 
-// TestFewWaitForTheirPasswordToBeTried: the next is told at once that too many are tried.
+// TestFewWaitForTheirPasswordToBeTried: if enough requests wait, the next one is refused at once.
 func TestFewWaitForTheirPasswordToBeTried(t *testing.T) {
 	g := newRig(t)
 	free := signin.HoldHasher(g.service)
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	try := func() error {
-		from := signin.Browser{Network: uuid.NewString()} // one network would wait for its own turn
+		from := signin.Browser{Network: uuid.NewString()} // each from its own network, or they would wait for each other
 		_, err := g.service.SignIn(ctx, uuid.New(), uuid.NewString()+"@example.com", good, from)
 		return err
 	}
@@ -589,24 +594,24 @@ func TestFewWaitForTheirPasswordToBeTried(t *testing.T) {
 	all.Wait()
 }
 
-// TestAnAnswerToALongAgoQuestion is no answer to who asks later.
+// TestAnAnswerToALongAgoQuestion: a later request does not use the late answer to an old question.
 func TestAnAnswerToALongAgoQuestion(t *testing.T) {
 	g := newRig(t)
 	cookie, in := g.user("anna@example.com")
 	ctx := context.Background()
-	g.pass(6 * time.Second) // what was read before is no longer used
+	g.pass(6 * time.Second) // earlier answers are no longer used
 	hold := make(chan struct{})
 	g.book.hold.Store(&hold)
 	before, first := g.book.read.Load(), make(chan error, 1)
 	go func() { _, err := g.service.Session(ctx, cookie); first <- err }()
-	looks(func() bool { return g.book.read.Load() > before })                       // the ledger has answered, and the answer is on its way
+	looks(func() bool { return g.book.read.Load() > before })                       // read, but still held back
 	if err := g.book.Store.EndSession(ctx, in.User.ID, in.Session.ID); err != nil { // on another node
 		t.Fatal(err)
 	}
 	g.pass(6 * time.Second)
 	second := make(chan error, 1)
 	go func() { _, err := g.service.Session(ctx, cookie); second <- err }()
-	<-time.After(100 * time.Millisecond) // it joins the first; if it asks by itself that is right too
+	<-time.After(100 * time.Millisecond) // it joins the first question; asking again would also be right
 	g.book.hold.Store(nil)
 	close(hold)
 	effort.ErrIs(t, <-first, nil, "the first")
