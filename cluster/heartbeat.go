@@ -175,8 +175,8 @@ func (b *heartbeats) row(silent []uint64) ledger.Heartbeat {
 		Leases: load.Leases, Addresses: load.Addresses, Receivers: load.Receivers}
 }
 
-// writeLeave writes to the ledger that this process no longer uses anything, and which receivers may still hold
-// sessions of it.
+// writeLeave writes two things to the ledger: this process no longer uses anything, and these receivers may still
+// hold its sessions.
 func (b *heartbeats) writeLeave(ctx context.Context) error {
 	n := b.node
 	within, cancel := context.WithTimeout(ctx, silenceWithin)
@@ -282,7 +282,7 @@ func (b *heartbeats) retire(ctx context.Context, row ledger.NodeRow, dead bool) 
 }
 
 // ended reports whether a process without heartbeats certainly has no SMTP sessions: a later process of its node has
-// its address, nothing listens at its address, or it confirms that itself.
+// its address, nothing listens at its address, or the process confirms that itself.
 func (b *heartbeats) ended(ctx context.Context, row ledger.NodeRow) bool {
 	for _, other := range b.snapshot.Load().Nodes {
 		if other.Status == ledger.NodeIn && other.Node == row.Node &&
@@ -297,7 +297,7 @@ func (b *heartbeats) ended(ctx context.Context, row ledger.NodeRow) bool {
 	return err == nil && state.GetSuspended()
 }
 
-// sessionIn returns the row of a session that is a member by the snapshot, or nil.
+// sessionIn returns the row of a session that the snapshot lists as a member, or nil.
 func sessionIn(roll *ledger.NodeSnapshot, session uuid.UUID) *ledger.NodeRow {
 	if roll == nil {
 		return nil

@@ -104,8 +104,8 @@ func (n *Node) Ready(context.Context) error {
 	return nil
 }
 
-// A node is ahead when its work exceeds that of another one by aheadBy, counted in addresses plus leaseWeight for each
-// verification. Guesses: four small files are done in seconds, and a large one alone is enough.
+// A node is ahead if its work exceeds another node's by aheadBy. Work is the number of addresses, plus leaseWeight
+// for each verification. Guesses: four small files are done in seconds, and a large one alone is enough.
 const (
 	leaseWeight = 500
 	aheadBy     = 4 * leaseWeight

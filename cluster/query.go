@@ -239,8 +239,8 @@ func (b *heartbeats) generation() int64 {
 	return 0
 }
 
-// state is this node's answer to the others. Its Heartbeat is when the ledger recorded this node's last confirmed
-// heartbeat, by the ledger's clock in milliseconds; 0: none yet.
+// state is this node's answer to the others. Its field Heartbeat is the time of this node's last confirmed heartbeat,
+// in milliseconds by the ledger's clock, or 0.
 func (b *heartbeats) state() *wire.State {
 	s := &wire.State{Session: b.node.meta.Session[:], Suspended: b.suspended.Load(), Generation: b.generation()}
 	if row := sessionIn(b.snapshot.Load(), b.node.meta.Session); row != nil {

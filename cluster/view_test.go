@@ -182,8 +182,8 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// TestConnectionsToMembersThatLeftEnd: the library hears once of each member that left, even if another has come in
-// its place, and never of this node.
+// TestConnectionsToMembersThatLeftEnd: the library is told once of each member that left, even if another one has
+// taken its address. It is never told of this node.
 func TestConnectionsToMembersThatLeftEnd(t *testing.T) {
 	n, _ := startEcho(t)
 	var mu sync.Mutex

@@ -30,8 +30,8 @@ type HTTP struct {
 	// Listen is the host:port of the API. Port 0 takes any free one. Default 127.0.0.1:8080.
 	Listen string `toml:"listen"`
 
-	// PublicURL is how customers reach the API, without a final slash. Empty means Listen with http:// in front (https://
-	// with TLSCert), and 127.0.0.1 in place of "all interfaces". Default http://127.0.0.1:8080.
+	// PublicURL is how customers reach the API, without a final slash. Empty: http:// (https:// with TLSCert) and
+	// Listen, with 127.0.0.1 in place of "all interfaces". Default http://127.0.0.1:8080.
 	PublicURL string `toml:"public_url"`
 
 	// TLSCert is the PEM file with the certificate for this listener and [upload], then its issuers without the root.
@@ -118,9 +118,9 @@ type Upload struct {
 	// Listen is the host:port of the storage URL. Port 0 takes any free one. Default 127.0.0.1:8082.
 	Listen string `toml:"listen"`
 
-	// PublicURL is how customers reach it, without a final slash; it is the
-	// start of every upload.url. Empty means Listen with http:// in front (https://
-	// with a certificate), and 127.0.0.1 in place of "all interfaces". Default http://127.0.0.1:8082.
+	// PublicURL is how customers reach it, without a final slash; it is the start of every upload.url. Empty: http://
+	// (https:// with a certificate) and Listen, with 127.0.0.1 in place of "all interfaces". Default
+	// http://127.0.0.1:8082.
 	PublicURL string `toml:"public_url"`
 
 	// TLSCert is the PEM file with the certificate of this listener, if it differs from that of [http]. Default empty:

@@ -389,8 +389,8 @@ func TestProxyHeadersThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestConnectionsCountForTheClient: a proxy may open any number of connections, but a client behind it may not, even
-// before it has sent anything.
+// TestConnectionsCountForTheClient: a proxy may open any number of connections. A client behind it may not, and its
+// connections count before it sends anything.
 func TestConnectionsCountForTheClient(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, func(o *httpd.Options) {

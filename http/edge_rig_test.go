@@ -150,7 +150,7 @@ func (a answer) is(t testing.TB, status int, of ...any) {
 	effort.Is(t, a.status, status, append(of, string(a.body))...)
 }
 
-// must is is, but ends the test if it finds a fault.
+// must does what is does, but ends the test if it finds a fault.
 func (a answer) must(t testing.TB, status int, of ...any) {
 	t.Helper()
 	effort.MustBe(t, a.status, status, append(of, string(a.body))...)

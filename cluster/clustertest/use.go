@@ -112,7 +112,7 @@ func (u *Use) Total(node int) (sum float64) {
 	return sum
 }
 
-// Steps returns how often nodes got new shares, and the largest sum ever used of a key.
+// Steps returns how often nodes got new shares, and the largest part of a key that nodes ever used together.
 func (u *Use) Steps() (steps int, most float64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

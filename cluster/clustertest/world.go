@@ -169,7 +169,7 @@ func (w *World) OnCopy(i int) {
 	w.nodes[i].book.ledger = store
 }
 
-// MustJoin is Join, and fails the test when the node is refused.
+// MustJoin does what Join does, and fails the test if the node is refused.
 func (w *World) MustJoin(i int) {
 	w.t.Helper()
 	if err := w.Join(i); err != nil {
@@ -245,7 +245,7 @@ func (w *World) AwaitShared(nodes ...*Node) {
 	w.Await("every key is one node's", func() bool { return Shared(w.Use.Keys(), nodes...) })
 }
 
-// Shared reports whether each key belongs wholly to one node, and every node has some.
+// Shared reports whether each key belongs wholly to one of these nodes, and every node has some keys.
 func Shared(keys []string, nodes ...*Node) bool {
 	has := make([]int, len(nodes))
 	for _, key := range keys {

@@ -1,5 +1,5 @@
-// Package gossip is how the nodes of a cluster find each other and notice that one is gone: hashicorp/memberlist (the
-// SWIM protocol with Lifeguard), wrapped so that strangers can't join, broken packets can't crash it and partitions
+// With package gossip the nodes of a cluster find each other and notice lost nodes. It wraps hashicorp/memberlist
+// (the SWIM protocol with Lifeguard) so that strangers can't join, broken packets can't crash it, and partitions
 // heal.
 //
 // A member is one process, named by its session; its NodeMeta describes it. A node of another ledger, wire version,

@@ -100,7 +100,7 @@ func (g *packetFilter) passStreams() {
 	}
 }
 
-// accept returns the guard of an incoming stream; nil when the stream must be closed at once.
+// accept returns the guard of an incoming stream, or nil if the stream must be closed at once.
 func (g *packetFilter) accept(c net.Conn) net.Conn {
 	if !g.allowed(c.RemoteAddr()) {
 		g.drop(unitStream, otherNetwork, "", c.RemoteAddr())

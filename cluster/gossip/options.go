@@ -55,8 +55,8 @@ type Timing struct {
 	// 99th percentile of round trips on the network. Below ProbeInterval.
 	ProbeTimeout time.Duration
 
-	// SuspicionMult times max(1, log10 of the number of members) is the number of ProbeIntervals after which a silent
-	// node is declared dead. A higher value gives a slow node more time to answer.
+	// SuspicionMult sets when a silent node is declared dead: after SuspicionMult times max(1, log10 of the number of
+	// members) ProbeIntervals. A higher value gives a slow node more time to answer.
 	SuspicionMult int
 
 	// SuspicionMaxTimeoutMult multiplies that time while nobody else confirms that the node is silent.

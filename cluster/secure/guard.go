@@ -284,8 +284,8 @@ const (
 	typeWatching // allowed about actors of the sender
 )
 
-// libraryTypes are the messages of the actor library that members send each other. Others could stop an actor, start
-// one of any kind, or publish.
+// libraryTypes are the messages of the actor library that members send each other. Other messages of the library
+// could stop an actor, start one of any kind, or publish.
 var libraryTypes = map[protoreflect.FullName]verdict{
 	proto.MessageName(&actor.Watch{}):                 typeWatching,
 	proto.MessageName(&actor.Unwatch{}):               typeWatching,

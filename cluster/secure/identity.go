@@ -239,7 +239,7 @@ func strange(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-'
 }
 
-// nameIn is the name of the member that a certificate was made for: its first DNS name, in lower case.
+// nameIn returns the name of the member for which a certificate was made: its first DNS name, in lower case.
 func nameIn(c *x509.Certificate) (string, error) {
 	if len(c.DNSNames) == 0 {
 		return "", fmt.Errorf("it has no DNS name, which has to be the node's name: %w", ErrCertificate)

@@ -223,7 +223,7 @@ func writeAttempt(b *term.Page, a admin.AttemptView) {
 	under("host %s%s", term.Dash(a.Host), after(", from ", a.Source))
 	under("%s, to blame: %s, by %s", a.Reason, a.Blame, cmp.Or(after("rule ", a.Rule), "no rule"))
 	if a.Others {
-		under("others got this reply, which is not about this address; it had to wait")
+		under("this reply came for other addresses; this address had to wait")
 	}
 	if c := a.Cause; c != nil {
 		under("probably about %s: %s", cmp.Or(scopeWords[c.Scope], term.Dash(c.Scope)), c.Why)

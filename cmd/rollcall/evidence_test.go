@@ -159,7 +159,7 @@ func TestReplayIsShown(t *testing.T) {
 	effort.Is(t, r.book.Account(), before, "the account")
 }
 
-// candidate is a rule file that reads one receiver's words for an unknown user as those for a disabled one.
+// candidate is a rule file. By its rule, one receiver's words for an unknown user mean a disabled user.
 //
 //go:embed testdata/candidate.toml
 var candidate string

@@ -33,8 +33,7 @@ const (
 	// faultsAtOnce is how many rows run at the same time, because they mostly wait.
 	faultsAtOnce = 16
 
-	// faultWait scales the waits of a row: receivers greylist this long, and an address is given up after eight times
-	// that.
+	// faultWait is how long receivers of a row greylist. An address is given up after eight times that.
 	faultWait = 500 * time.Millisecond
 
 	// endlessEnd bounds the work on a row that never ends, because guards let too little through or defer for good.

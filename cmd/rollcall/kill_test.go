@@ -52,8 +52,8 @@ const (
 	// load, two processes read the clock at different times.
 	askedLate = 3 * time.Second
 
-	// goesOnWithin is how soon a restarted node settles something. It looks for work each second and settles first
-	// after another second; the rest is for a busy machine. Waiting for a lease would take 20 s.
+	// goesOnWithin is how soon a restarted node settles something. It looks for work each second, and its first
+	// settlement comes a second later; the rest is for a busy machine. Waiting for a lease would take 20 s.
 	goesOnWithin = 15 * time.Second
 
 	// killedUntil is the part of the addresses before which all kills of a round happen.

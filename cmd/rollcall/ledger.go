@@ -63,7 +63,7 @@ func backup(c *cobra.Command, from *ledgerFlags, path string) (read reading, err
 		return read, fmt.Errorf("%s: %w", path, sqlstore.ErrBackupExists)
 	}
 	if _, err := os.Lstat(part); err == nil {
-		return read, fmt.Errorf("%s exists: another backup writes it, or was interrupted; if so, delete it", part)
+		return read, fmt.Errorf("%s exists: another backup is writing it; if that was interrupted, delete the file", part)
 	}
 	err = from.fromLedger(c, func(book *sqlstore.Store, _ config.Config, at reading) error {
 		read = at

@@ -287,8 +287,8 @@ func TestANodeFindsByItselfThatItsBooksAreOff(t *testing.T) {
 	holds(t, c.does("audit"), "CORRECTED, newest first", "found by hand", "a gift")
 }
 
-// noNodeHere makes a command look for the node of this machine where none listens, and then read its ledger. At the
-// default address somebody else's node may answer.
+// noNodeHere names an address where no node listens. So a command finds no node on this machine and reads the ledger.
+// At the default address somebody else's node may answer.
 const noNodeHere = "ROLLCALL_ADMIN_LISTEN=127.0.0.1:1"
 
 // spoilsTheBooks adds a credit to each account in the database, without an entry.

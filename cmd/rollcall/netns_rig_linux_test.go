@@ -39,8 +39,8 @@ const (
 	database = "db"
 )
 
-// netLimits are the limits of every receiver. They are so small that a file takes half a minute, and that a node
-// which does not know of another one exceeds them.
+// netLimits are the limits of every receiver. They are small, so that a file takes half a minute. Two nodes that
+// don't know of each other exceed them.
 var netLimits = smtplab.Tally{SessionsAtOnce: 3, SessionsIn1s: 20, RcptsIn1s: 12, RcptsPerSession: 60}
 
 // netSettings configure the nodes with netLimits.

@@ -526,8 +526,8 @@ func (d dialFrom) DialContext(ctx context.Context, network, address string) (net
 
 // TestACutEndsWhatIsUnderWay: a cut swallows a RCPT. If the system gives up the connection before the cut ends, the
 // RCPT is not sent again; its slot stays reserved, because nobody knows the session's end. A second session may wait
-// longer: its RCPT arrives after the cut, which proves the cut and its end. A third session had sent nothing, and
-// says QUIT after the cut.
+// longer, and its RCPT arrives after the cut. That proves that there was a cut and that it ended. A third session had
+// sent nothing, and says QUIT after the cut.
 func TestACutEndsWhatIsUnderWay(t *testing.T) {
 	effort.NotShort(t, "the system gives a connection up after seconds")
 	t.Parallel()

@@ -167,7 +167,8 @@ func pacedRig(t *testing.T, settings string) (*smtplab.Lab, *rig) {
 	return lab, newRig(t, lab.DNSAddr(), lab.SMTPPort(), settings+"\n"+paced)
 }
 
-// pacedSample returns addresses of many kinds, without receivers that need more patience than paced's [retry] has.
+// pacedSample returns addresses of many kinds. It leaves out receivers that make clients wait longer than paced's
+// [retry] waits.
 func pacedSample(n, domains int) []string {
 	return slices.DeleteFunc(smtplab.Sample(23, n, domains), func(address string) bool {
 		return strings.HasSuffix(address, "-postscreen.test")

@@ -210,8 +210,8 @@ func (s receiverSheet) judged(r inspect.Reply, ago time.Duration) string {
 		after("rule ", r.Rule), when("", r.Until, s.now, term.Until))
 }
 
-// hour shows the last hour with a column for each minute: the mean of addresses asked, and what was allowed and
-// waiting at its end.
+// hour shows the last hour with a column for each minute: the mean rate of addresses asked, and the allowed rate and
+// the waiting addresses at the minute's end.
 func (s receiverSheet) hour() {
 	minutes := s.d.Minutes
 	if len(minutes) == 0 {

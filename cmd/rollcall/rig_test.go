@@ -31,7 +31,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// A rig is the built binary as a node with its own configuration file, and a customer and an operator that know only
+// A rig is a node with its own configuration file, run by the built binary. Its customer and its operator know only
 // its URLs.
 
 // hurried are waits between tries for nodes without other waits. The lab's receivers greylist for 3 s, and a test
@@ -152,8 +152,8 @@ func look(ctx context.Context, c *client.API, id string) (d api.Detail, err erro
 	return d, json.NewDecoder(answer.Body).Decode(&d)
 }
 
-// await checks so again and again until it returns true. If ctx ends before, the test ends and prints what was
-// awaited.
+// await checks so again and again until it returns true. If ctx ends first, the test fails and prints what it waited
+// for.
 func await(ctx context.Context, t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for !so() {

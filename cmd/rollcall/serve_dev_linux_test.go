@@ -21,7 +21,7 @@ import (
 )
 
 // TestServeDevSpeaksToPeople: at a terminal there is no log between the lines for people. They read how the program
-// was started and, at each start, a new link. A name that no simulated receiver has gets that answer at once. A
+// was started and, at each start, a new link. A check of a name without a simulated receiver says so at once. A
 // systemd manager is notified when the node serves, that it runs, and when it drains.
 func TestServeDevSpeaksToPeople(t *testing.T) {
 	t.Parallel()

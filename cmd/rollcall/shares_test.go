@@ -36,7 +36,7 @@ import (
 // as long as alone.
 
 const (
-	// slowdownMost is how many times its idle time a file may take.
+	// slowdownMost is how many times as long as alone a file may take.
 	slowdownMost = 3
 	// idleLeast is the least time that an idle measurement counts. Alone the file takes 25 ms, most of it one polling
 	// step of the client. Both tenants and the node are one process on a machine of two cores that runs other tests
@@ -131,7 +131,7 @@ func threadTimes(t *testing.T) map[string]threadTime {
 }
 
 // waitedPerRan returns how long threads waited for a processor between two readings, for each second that they ran. A
-// thread that ended in between counts in neither reading; one that has the number of an ended thread counts as new.
+// thread that ended in between doesn't count. A thread with the number of an ended one counts as new.
 func waitedPerRan(before, after map[string]threadTime) float64 {
 	var sum threadTime
 	for number, now := range after {

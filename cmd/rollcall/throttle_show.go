@@ -138,7 +138,7 @@ func (x explanation) notes() (notes []string) {
 	switch {
 	case len(x.Receiver) > 0 || !isReceiver:
 	case len(x.Silent) > 0:
-		notes = append(notes, "Nothing is asked of it now by the nodes that answer.")
+		notes = append(notes, "No node that answers asks this receiver anything now.")
 	default:
 		notes = append(notes, "Nothing is asked of it now.")
 	}

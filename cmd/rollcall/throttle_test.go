@@ -296,7 +296,7 @@ func TestWhatAnExplanationCouldNotAsk(t *testing.T) {
 			"Without node-4, which does not answer: lost: it does not answer")
 		if command == "explain" {
 			holds(t, out, "DNS could not be asked where mail", "rcpt_rate 4/s file example.test, throttle.toml:12",
-				"Nothing is asked of it now by the nodes that answer.")
+				"No node that answers asks this receiver anything now.")
 		}
 	}
 	b.inspector.broken = context.DeadlineExceeded

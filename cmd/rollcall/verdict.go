@@ -28,7 +28,7 @@ import (
 func newVerdict(e environment) *cobra.Command {
 	c := asGroup(&cobra.Command{
 		Use:   "verdict",
-		Short: "Look at the rules that judge replies, and try them; no receiver is connected to",
+		Short: "Look at the rules that judge replies, and try them, without connecting to a receiver",
 	})
 	c.AddCommand(newVerdictList(), newVerdictCheck(), newVerdictJudge(), newVerdictUnknown(e))
 	return c
@@ -329,7 +329,7 @@ func (u *unknown) settlement(k ledger.StoredSettlement) error {
 	})
 }
 
-// add counts the attempts of one address, and the address once for each reply.
+// add counts the attempts of one address by their replies. For each reply it counts the address once.
 func (u *unknown) add(c evidence.Case, ended smtp.Outcome) {
 	told := map[string]bool{}
 	for _, a := range c.Attempts {

@@ -160,7 +160,7 @@ func Not[T comparable](t failer, got, bad T, of ...any) {
 	}
 }
 
-// MustBe is Is, but ends the test if it finds a fault.
+// MustBe does what Is does, but ends the test if it finds a fault.
 func MustBe[T comparable](t failer, got, want T, of ...any) {
 	t.Helper()
 	if got != want {
@@ -168,7 +168,7 @@ func MustBe[T comparable](t failer, got, want T, of ...any) {
 	}
 }
 
-// Same is Is for values that == can't compare.
+// Same does what Is does, for values that == can't compare.
 func Same[T any](t failer, got, want T, of ...any) {
 	t.Helper()
 	if !reflect.DeepEqual(got, want) {
@@ -176,7 +176,7 @@ func Same[T any](t failer, got, want T, of ...any) {
 	}
 }
 
-// Equal is Is for lists; a nil list is an empty one.
+// Equal does what Is does, for lists. A nil list equals an empty one.
 func Equal[L ~[]E, E comparable](t failer, got, want L, of ...any) {
 	t.Helper()
 	if !slices.Equal(got, want) {
@@ -343,7 +343,7 @@ func ErrorIf(t failer, bad bool, format string, args ...any) {
 	}
 }
 
-// FatalIf is ErrorIf, but ends the test if it finds a fault.
+// FatalIf does what ErrorIf does, but ends the test if it finds a fault.
 func FatalIf(t failer, bad bool, format string, args ...any) {
 	t.Helper()
 	if bad {

@@ -71,8 +71,8 @@ func abandoned(path string) bool {
 	return errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// withHost admits only requests for a host of this listener. This prevents DNS rebinding: a foreign page's name may
-// be made to resolve to this machine, but browsers still send that name.
+// withHost admits only requests for a host of this listener. This prevents DNS rebinding: somebody can let the name
+// of a foreign page resolve to this machine, but browsers then still send that name.
 func (o Options) withHost(next http.Handler) http.Handler {
 	listen, _, _ := net.SplitHostPort(o.Listen)
 	known := append([]string{"localhost"}, o.Hosts...)

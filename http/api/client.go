@@ -44,7 +44,7 @@ var (
 	// ErrNoAnswer: nothing answers at the URL.
 	ErrNoAnswer = errors.New("no Rollcall API answers")
 
-	// ErrStranger: something other than a Rollcall API answers.
+	// ErrStranger: the server at the URL is not a Rollcall API.
 	ErrStranger = errors.New("it does not answer like a Rollcall API")
 
 	// ErrUnfinished: the connection was cut too often during an upload or a download. Stored bytes stay: call the

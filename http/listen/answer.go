@@ -171,8 +171,8 @@ func NewOrigins(list []string) Origins {
 	return out
 }
 
-// Allow lets a page of a listed origin read the answer and the exposed headers, and reports whether it did. also
-// reports whether an unlisted origin may do that too; if it is nil, none may.
+// Allow lets a page of a listed origin read the answer and the exposed headers, and reports whether it did. The
+// function also reports whether an unlisted origin may do that too; if it is nil, none may.
 func (o Origins) Allow(ctx *fasthttp.RequestCtx, exposed string, also func(origin string) bool) bool {
 	values := ctx.Request.Header.PeekAll(fasthttp.HeaderOrigin)
 	if len(values) != 1 || !o[string(values[0])] && (also == nil || !also(string(values[0]))) {

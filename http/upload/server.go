@@ -144,7 +144,7 @@ const (
 	headerBytes  = 16 << 10 // enough for file names and tokens, too little for floods
 
 	// prefetch is how much of a body fasthttp reads before it calls the handler; in stream mode this setting bounds
-	// nothing else. With one byte, the checks of the rate and the storing of partial bodies begin at the second byte.
+	// nothing else. Because it is one byte, rate checks and storing of partial bodies begin at the second byte.
 	prefetch = 1
 
 	// lingerBytes bounds how much is read and dropped after an early answer: a client that sends more has had time to

@@ -124,7 +124,7 @@ func choose(name, label string, list, chosen any, none ...string) template.HTML 
 		name, options(list, chosen, none...)))
 }
 
-// warn and off are words with a mark: for problems, and for ended things.
+// warn is a word with the mark of a problem, off one with the mark of an ended thing.
 func warn(words ...any) template.HTML { return marked("strong", "warn", "!", words) }
 
 func off(words ...any) template.HTML { return marked("span", "off", "–", words) }
@@ -160,7 +160,7 @@ func SetCookie(w http.ResponseWriter, name, value string, age int, same http.Sam
 		SameSite: same, MaxAge: age})
 }
 
-// CookieOf is the value of a cookie; two cookies count as none.
+// CookieOf returns the value of a cookie. Two cookies count as none.
 func CookieOf(r *http.Request, name string) string {
 	found := r.CookiesNamed(name)
 	if len(found) != 1 {

@@ -210,7 +210,7 @@ var formats = template.FuncMap{"num": number, "size": Size, "share": func(part, 
 
 func number(n any) string { return Thin(reflect.Indirect(reflect.ValueOf(n)).Int()) }
 
-// timeTag writes a time for people and programs. For a zero time it writes nothing, or none.
+// timeTag writes a time for people and programs. For a zero time it writes the text in none, if there is one.
 func timeTag(at any, format func(time.Time) string, none []string) template.HTML {
 	t, ok := at.(time.Time)
 	if !ok {

@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// queueMax bounds the packets and streams that wait at a node; more are lost, as on a real network.
+// queueMax bounds the packets and streams that wait at a node. Further ones are lost, as on a real network.
 const queueMax = 1024
 
 // Network connects transports. Safe for concurrent use.
@@ -26,7 +26,7 @@ type direction struct{ from, to string }
 // New makes a network without nodes.
 func New() *Network { return &Network{nodes: map[string]*Transport{}, cuts: map[direction]bool{}} }
 
-// Transport adds a node at the next address, the first one 10.7.0.1:7946, and returns its transport. At most 65,000.
+// Transport adds a node at the next address, beginning with 10.7.0.1:7946, and returns its transport. At most 65,000.
 func (n *Network) Transport() *Transport {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -21,7 +21,8 @@ import (
 	"rollcall/smtp"
 )
 
-// Tenant is a workspace that this program made, and a key to it. A file that only this user can read keeps both.
+// Tenant is a workspace that this program made, and a key to it. Both are stored in a file that only this user can
+// read.
 type Tenant struct {
 	Workspace string `json:"workspace"`
 	Key       string `json:"key"`

@@ -42,8 +42,8 @@ const (
 	// within the memory in docs/developers/measured.md.
 	domainsMax = 1024
 
-	// domainsLeast is how many domains of a file may be in work even if the run queue is long. Even if receivers take
-	// a second for a reply, so many domains give hundreds of replies a second.
+	// domainsLeast is how many domains of a file may be in work even if the run queue is long. With so many domains,
+	// even receivers that take a second for a reply give hundreds of replies a second.
 	domainsLeast = 16
 
 	// SessionsMax bounds the SMTP sessions of a node. When the system allows fewer open files, descriptorsKept are left

@@ -134,7 +134,7 @@ func (f *settingsFollower) Wake() {
 }
 
 // followSettings reads the settings once, so that the overrides are known before anything is asked. Then it follows
-// them until the stop that it returns.
+// them until the returned function stops it.
 func followSettings(ctx context.Context, f *settingsFollower) (stop func(context.Context) error, err error) {
 	f.again = make(chan struct{}, 1)
 	if err := f.read(ctx); err != nil {

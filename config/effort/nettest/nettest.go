@@ -172,7 +172,7 @@ func (a Answer) Is(t testing.TB, status int, of ...any) {
 	effort.Is(t, a.Status, status, append(of, a.Body)...)
 }
 
-// Must is Is, but ends the test if it finds a fault.
+// Must does what Is does, but ends the test if it finds a fault.
 func (a Answer) Must(t testing.TB, status int, of ...any) {
 	t.Helper()
 	effort.MustBe(t, a.Status, status, append(of, a.Body)...)

@@ -124,7 +124,7 @@ func waitOf(v ledger.Verification) string {
 	return "A node to continue it."
 }
 
-// waitForReceivers returns what a verification that waits for receivers waits for.
+// waitForReceivers is waitOf for a verification that waits for receivers.
 func waitForReceivers(v ledger.Verification) string {
 	text := "Receivers that asked us to come back later."
 	if v.Issue != nil && v.Issue.Message != "" {

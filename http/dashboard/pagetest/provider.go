@@ -143,7 +143,7 @@ func (p *Provider) Withdraw(code string) {
 	delete(p.grants, code)
 }
 
-// token exchanges a code, only once, for a client that sends the secret and the verifier.
+// token exchanges a code once, for a client that sends the secret and the verifier.
 func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

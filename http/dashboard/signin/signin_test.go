@@ -472,8 +472,8 @@ func TestAnInvitationOpensNoAccount(t *testing.T) {
 	effort.Denied(signin.Join(t.Context(), g.service, anna, link))(t, nil)
 }
 
-// TestGuessesAtOnceAreCounted: of sixty simultaneous wrong passwords for one user five are tried, and of sixty emails
-// from one network twenty.
+// TestGuessesAtOnceAreCounted: of sixty simultaneous wrong passwords for one user only five are tried. Of sixty
+// simultaneous emails from one network only twenty are tried.
 func TestGuessesAtOnceAreCounted(t *testing.T) {
 	effort.NotShort(t, "takes a second of a processor")
 	for want, email := range map[int64]func() string{
@@ -539,8 +539,8 @@ func (b between) UserByEmail(ctx context.Context, email string) (ledger.User, er
 	return b.People.UserByEmail(ctx, email)
 }
 
-// TestTheSameStepAndCodeAtTwoNodes: both nodes return the same session, whichever began it and when, and no failure
-// is counted.
+// TestTheSameStepAndCodeAtTwoNodes: both nodes return the same session, whichever of them began it, and count no
+// failure.
 func TestTheSameStepAndCodeAtTwoNodes(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
