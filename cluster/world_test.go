@@ -16,16 +16,18 @@ import (
 	"rollcall/ledger"
 )
 
-// ownersOf returns which node has the whole of each key; -1: none has.
+// ownersOf returns which node has the whole of each key, and waits until one has. Shares may move for a moment, as after
+// a drain that was taken back.
 func ownersOf(w *clustertest.World, nodes ...int) map[string]int {
 	owners := map[string]int{}
 	for _, key := range w.Use.Keys() {
-		owners[key] = -1
-		for _, i := range nodes {
-			if k, n := w.Node(i).Share(key); k == n {
-				owners[key] = i
+		w.Await("a node may use the whole of "+key, func() bool {
+			i := slices.IndexFunc(nodes, func(i int) bool { k, n := w.Node(i).Share(key); return k == n })
+			if i >= 0 {
+				owners[key] = nodes[i]
 			}
-		}
+			return i >= 0
+		})
 	}
 	return owners
 }

@@ -16,8 +16,8 @@ func TestTheDocumentTellsWhatAMoveLoses(t *testing.T) {
 		fmt.Sprintf("%.0f s (`leaveWithin`)", leaveWithin.Seconds()),
 		fmt.Sprintf("%d ms (`flushEvery`)", flushEvery.Milliseconds()),
 		fmt.Sprintf("%.0f s (`silentFor`)", silentFor.Seconds()),
-		fmt.Sprintf("%.1f s of its RCPT rate", (silentFor + flushEvery).Seconds()),
-		fmt.Sprintf("%d addresses each (`workMax`)", workMax),
+		fmt.Sprintf("%.1f s of its RCPTs", (silentFor + flushEvery).Seconds()),
+		fmt.Sprintf("%d addresses of each of its sessions (`workMax`)", workMax),
 	} {
 		effort.Has(t, strings.Join(strings.Fields(string(text)), " "), said, "docs/operators/cluster.md does not say")
 	}
