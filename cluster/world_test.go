@@ -16,8 +16,8 @@ import (
 	"rollcall/ledger"
 )
 
-// ownersOf returns which node has the whole of each key, and waits until one has. Shares may move for a moment, as after
-// a drain that was taken back.
+// ownersOf returns which node has the whole of each key, and waits until one has. Shares may move for a moment, as
+// after a drain that was taken back.
 func ownersOf(w *clustertest.World, nodes ...int) map[string]int {
 	owners := map[string]int{}
 	for _, key := range w.Use.Keys() {
