@@ -394,20 +394,20 @@ func (n *Node) Stop(ctx context.Context) error {
 func (n *Node) leave(ctx context.Context) error {
 	n.loops.cancel()
 	n.loops.running.Wait()
-	var errs []error
 	if err := n.gossip.Drain(true); err != nil {
-		errs = append(errs, err)
+		n.log.Warn("could not gossip drain state", "err", err)
 	}
 	n.refreshView() // an empty view: the placement ends all actors here
-	if err := n.endSessions(ctx); err != nil {
-		errs = append(errs, err)
-	} else if err := n.heartbeats.writeLeave(ctx); err != nil {
-		errs = append(errs, err)
+	err := n.endSessions(ctx)
+	if err == nil {
+		err = n.heartbeats.writeLeave(ctx)
 	}
 	within, cancel := context.WithTimeout(ctx, leaveWithin)
 	defer cancel()
-	errs = append(errs, n.gossip.Leave(within), n.gossip.Stop())
-	return errors.Join(errs...)
+	if err := n.gossip.Leave(within); err != nil {
+		n.log.Warn("could not gossip that this node leaves; the others read it in the ledger, or find it lost", "err", err)
+	}
+	return errors.Join(err, n.gossip.Stop())
 }
 
 // endSessions returns when the receivers here have ended their SMTP sessions.
