@@ -144,7 +144,7 @@ var staysIn = map[string][]string{
 	"github.com/spf13/cobra":            {"cmd"},
 	"github.com/pires/go-proxyproto":    {"http/listen"},
 	"github.com/pelletier/go-toml":      {"config", "smtp/verdict"},
-	"go.opentelemetry.io":               {"ledger/tracing"},
+	"go.opentelemetry.io":               {"ledger/tracing", "cmd/rollcall/node"},
 	"github.com/coreos/go-oidc":         {"http/dashboard/signin"},
 	"golang.org/x/oauth2":               {"http/dashboard/signin"},
 	"github.com/alexedwards/argon2id":   {"http/dashboard/signin"},

@@ -2,108 +2,14 @@ package tracing
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"log/slog"
-	"net/url"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
-	"go.opentelemetry.io/otel/sdk/resource"
-	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 )
-
-const (
-	// tracesPath is the path of OTLP over HTTP for traces (OTLP specification 1.3).
-	tracesPath = "/v1/traces"
-
-	// sendWithin bounds the sending of one batch, queueMax the spans that wait for a slow or dead collector; further
-	// spans are dropped. Some hundred bytes each. Guess.
-	sendWithin = 5 * time.Second
-	queueMax   = 2048
-
-	// complainEvery keeps a dead collector from filling the log.
-	complainEvery = time.Minute
-)
-
-// Options are where to send spans.
-type Options struct {
-	// Endpoint is host:port, for http://host:port/v1/traces, or a URL; "": tracing is off.
-	Endpoint string
-	Sample   float64 // the fraction of the traces to send, 0 to 1
-	Node     uuid.UUID
-	Version  string
-	Log      *slog.Logger
-}
-
-// New makes a Tracer; nil when tracing is off. It does not wait for the collector. OTEL_EXPORTER_OTLP_HEADERS has
-// headers for the collector, such as a token, as usual with OpenTelemetry.
-func New(ctx context.Context, o Options) (*Tracer, error) {
-	if o.Endpoint == "" {
-		return nil, nil
-	}
-	at, err := endpointURL(o.Endpoint)
-	if err != nil {
-		return nil, err
-	}
-	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(at), otlptracehttp.WithTimeout(sendWithin))
-	if err != nil {
-		return nil, fmt.Errorf("tracing.endpoint: %w", err)
-	}
-	otel.SetErrorHandler(&complaints{log: o.Log})
-	provider := sdk.NewTracerProvider(
-		sdk.WithBatcher(exporter, sdk.WithMaxQueueSize(queueMax), sdk.WithExportTimeout(sendWithin)),
-		sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(o.Sample))),
-		sdk.WithResource(resource.NewSchemaless(attribute.String("service.name", scopeName),
-			attribute.String("service.version", o.Version), attribute.String("service.instance.id", o.Node.String()))))
-	return &Tracer{provider: provider, tracer: provider.Tracer(scopeName)}, nil
-}
-
-func endpointURL(text string) (string, error) {
-	if !strings.Contains(text, "://") {
-		text = "http://" + text
-	}
-	u, err := url.Parse(text)
-	if err != nil {
-		return "", errors.New("tracing.endpoint is neither host:port nor a URL")
-	}
-	if u.Path == "" || u.Path == "/" {
-		u.Path = tracesPath
-	}
-	return u.String(), nil
-}
-
-// Stop sends the remaining spans until ctx ends. Spans that end later are lost. With a nil Tracer it does nothing.
-func (t *Tracer) Stop(ctx context.Context) error {
-	if t == nil {
-		return nil
-	}
-	if err := t.provider.Shutdown(ctx); err != nil {
-		return fmt.Errorf("send the last spans: %w", err)
-	}
-	return nil
-}
-
-// complaints logs at intervals that spans could not be sent.
-type complaints struct {
-	log  *slog.Logger
-	last atomic.Int64 // Unix nanoseconds
-}
-
-func (c *complaints) Handle(err error) {
-	now, last := time.Now().UnixNano(), c.last.Load()
-	if now-last < int64(complainEvery) || !c.last.CompareAndSwap(last, now) {
-		return
-	}
-	c.log.Warn("spans not sent", "err", err)
-}
 
 // Name is the subject of a span.
 type Name string
@@ -119,7 +25,6 @@ const (
 	Session      Name = "smtp.session"   // from the dial to the end of an SMTP session
 	LedgerWrite  Name = "ledger.write"   // a transaction, with all its runs
 	LedgerRead   Name = "ledger.read"    // a reading
-	scopeName         = "rollcall"       // of the instrumentation
 	wordBytesMax      = 100              // longer host names are cut; ours are shorter
 	notAWordOurs      = "(not told)"     // replaces a word that looks like an address
 )
@@ -146,11 +51,14 @@ const (
 	Status       Key = "http.response.status_code"
 )
 
+// Scope names the instrumentation, and the service.
+const Scope = "rollcall"
+
 // Tracer begins spans. A nil Tracer begins none, so tracing is off. Safe for concurrent use.
-type Tracer struct {
-	provider *sdk.TracerProvider
-	tracer   trace.Tracer
-}
+type Tracer struct{ tracer trace.Tracer }
+
+// New makes a Tracer whose spans go where p sends them.
+func New(p trace.TracerProvider) *Tracer { return &Tracer{p.Tracer(Scope)} }
 
 // Span is one part of the work. The zero Span, from a nil Tracer, does nothing. It is for one goroutine at a time.
 type Span struct{ span trace.Span }
@@ -187,7 +95,7 @@ func Within(ctx context.Context, name Name) (context.Context, Span) {
 	if !outer.IsRecording() {
 		return ctx, Span{}
 	}
-	ctx, s := outer.TracerProvider().Tracer(scopeName).Start(ctx, string(name))
+	ctx, s := outer.TracerProvider().Tracer(Scope).Start(ctx, string(name))
 	return ctx, Span{s}
 }
 

@@ -109,7 +109,7 @@ func Start(ctx context.Context, c config.Config, o Options) (n *Node, err error)
 	if err != nil {
 		return nil, err
 	}
-	if err := n.startTracing(ctx, c, id, o.Log); err != nil {
+	if err := n.startTracing(ctx, c.Tracing, id, o.Log); err != nil {
 		return nil, err
 	}
 	book, err := sqlstore.Open(ctx, c.Ledger.URL, sqlstore.Options{Folder: c.DataDir, Log: o.Log,
@@ -247,28 +247,6 @@ func checkOwned(dataDir string) error {
 			return fmt.Errorf("%w: %s has mode %04o; run: chmod go-w %s", errNotOurs, path, mode, path)
 		}
 	}
-	return nil
-}
-
-// lastSpansWithin bounds how long a stopping node waits for its collector. Guess: a healthy collector takes
-// milliseconds, or over two seconds on a busy machine.
-const lastSpansWithin = 10 * time.Second
-
-// startTracing makes the exporter of spans. It does nothing if tracing is disabled.
-func (n *Node) startTracing(ctx context.Context, c config.Config, id uuid.UUID, log *slog.Logger) (err error) {
-	n.tracer, err = tracing.New(ctx, tracing.Options{Endpoint: c.Tracing.Endpoint, Sample: c.Tracing.Sample, Node: id,
-		Version: ThisVersion().Version, Log: log})
-	if n.tracer == nil {
-		return err
-	}
-	n.add("tracing", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, lastSpansWithin)
-		defer cancel()
-		if err := n.tracer.Stop(ctx); err != nil { // lost spans don't make the stop a failure
-			log.Warn("last spans not sent", "err", err)
-		}
-		return nil
-	})
 	return nil
 }
 

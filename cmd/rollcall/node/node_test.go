@@ -112,7 +112,7 @@ func TestWhatTheNodeKeepsIsItsOwn(t *testing.T) {
 
 func TestTracingIsOffByDefault(t *testing.T) {
 	n := &Node{}
-	effort.OK(t, n.startTracing(t.Context(), config.Default(), uuid.New(), slog.New(slog.DiscardHandler)))
+	effort.OK(t, n.startTracing(t.Context(), config.Default().Tracing, uuid.New(), slog.New(slog.DiscardHandler)))
 	effort.ErrorIf(t, n.tracer != nil || len(n.stops) != 0, "something is traced")
 }
 
