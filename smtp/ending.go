@@ -1,10 +1,13 @@
 package smtp
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -16,25 +19,32 @@ import (
 // partBytes bounds what is read from the receiver after we ended the session.
 const partBytes = 64 << 10
 
-// isOver is a closed channel, for sessions that need no waiting for the receiver's end.
-var isOver = func() chan struct{} {
-	over := make(chan struct{})
-	close(over)
-	return over
+// Ending is the receiver's end of a session that has ended here.
+type Ending struct {
+	Gone  chan struct{} // closed when the receiver no longer holds the session: it sent 221, FIN or RST, or Until has come
+	Until time.Time     // Limits.Unended after the end here
+
+	// Lost is our address and port if our system gave the connection up: the receiver's system acknowledged nothing. Nil:
+	// it didn't.
+	Lost atomic.Pointer[netip.AddrPort]
+}
+
+// isOver is the ending of sessions that need no waiting for the receiver's end.
+var isOver = func() *Ending {
+	e := &Ending{Gone: make(chan struct{})}
+	close(e.Gone)
+	return e
 }()
 
-// Gone is closed when the receiver no longer holds the session: it sent 221, FIN or RST, or Limits.Unended has
-// passed since the session ended here. Nil while the session is open.
-func (s *Session) Gone() <-chan struct{} { return s.raw.gone }
+// Ending returns the end of the session at the receiver. Nil while the session is open.
+func (s *Session) Ending() *Ending { return s.raw.ending }
 
-// Gone is the Gone of the session that failed. It is already closed when no connection was made: for the receiver a
+// Ending is the Ending of the session that failed. It is already over when no connection was made: for the receiver a
 // session begins with the last packet of the handshake, and we send that packet only when we have the connection, too.
-func (f *Failure) Gone() <-chan struct{} {
-	if f.gone == nil {
-		return isOver
-	}
-	return f.gone
-}
+func (f *Failure) Ending() *Ending { return cmp.Or(f.ending, isOver) }
+
+// Lost reports whether our system gave the connection up. Then the failure says nothing about the receiver.
+func (f *Failure) Lost() bool { return f.Ending().Lost.Load() != nil }
 
 // noteError remembers what an error of the connection says about its end.
 func (l *peekConn) noteError(err error) {
@@ -51,17 +61,17 @@ func (l *peekConn) noteError(err error) {
 // part ends the session and waits in the background, at most limit, for the receiver's end of it. A reply to QUIT is
 // read from replies; nil: no reply is expected. A second call does nothing.
 func (l *peekConn) part(limit time.Duration, replies *replyReader) {
-	if l.gone != nil {
+	if l.ending != nil {
 		return
 	}
 	half, ok := l.Conn.(interface{ CloseWrite() error })
 	if !ok || l.ended { // a connection that is not TCP, as in a test's memory, ends on both sides at once
-		l.gone = isOver
+		l.ending = isOver
 		_ = l.Conn.Close()
 		return
 	}
-	l.gone = make(chan struct{})
-	p := &parting{peekConn: l, until: time.Now().Add(limit)}
+	l.ending = &Ending{Gone: make(chan struct{}), Until: time.Now().Add(limit)}
+	p := parting{l}
 	if l.lost {
 		p.end()
 		return
@@ -74,13 +84,10 @@ func (l *peekConn) part(limit time.Duration, replies *replyReader) {
 }
 
 // parting is a session that has ended here, but perhaps not at the receiver.
-type parting struct {
-	*peekConn
-	until time.Time
-}
+type parting struct{ *peekConn }
 
 // wait reads until the receiver ends the connection.
-func (p *parting) wait(replies *replyReader) {
+func (p parting) wait(replies *replyReader) {
 	defer p.end()
 	if replies != nil {
 		if reply, err := p.reply(replies); err == nil && reply.Code == 221 {
@@ -95,7 +102,7 @@ func (p *parting) wait(replies *replyReader) {
 	}
 }
 
-func (p *parting) reply(replies *replyReader) (Reply, error) {
+func (p parting) reply(replies *replyReader) (Reply, error) {
 	for p.mayWait() {
 		reply, err := replies.read()
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -107,19 +114,23 @@ func (p *parting) reply(replies *replyReader) (Reply, error) {
 
 // mayWait sets the deadline of the next Read, and reports whether time is left. An interrupt may set another
 // deadline at any time.
-func (p *parting) mayWait() bool {
-	return time.Now().Before(p.until) && p.SetDeadline(p.until) == nil
+func (p parting) mayWait() bool {
+	return time.Now().Before(p.ending.Until) && p.SetDeadline(p.ending.Until) == nil
 }
 
 // end frees the connection and closes Gone.
-func (p *parting) end() {
+func (p parting) end() {
 	if conn, ok := p.Conn.(interface{ SetLinger(seconds int) error }); ok && !p.ended {
 		_ = conn.SetLinger(0) // Close then discards unsent data and sends RST
 	}
 	_ = p.Conn.Close()
 	if p.ended {
-		close(p.gone)
+		close(p.ending.Gone)
 		return
 	}
-	time.AfterFunc(time.Until(p.until), func() { close(p.gone) })
+	if own, ok := p.LocalAddr().(*net.TCPAddr); ok && p.lost {
+		from := own.AddrPort()
+		p.ending.Lost.Store(&from)
+	}
+	time.AfterFunc(time.Until(p.ending.Until), func() { close(p.ending.Gone) })
 }

@@ -22,7 +22,7 @@ type Limits struct {
 	Unacknowledged time.Duration
 
 	// Unended is how long the receiver may still hold a session after its end here, if it has not confirmed the end:
-	// see Session.Gone.
+	// see Ending.
 	Unended time.Duration
 
 	// Session and SessionMore bound the time spent waiting for the receiver in the whole session: Session, plus

@@ -13,9 +13,9 @@ type peekConn struct {
 	net.Conn
 	descriptor syscall.RawConn // nil: none
 	looking    bool
-	ended      bool          // the receiver has ended the connection
-	lost       bool          // our system has given it up, even if the receiver still holds it
-	gone       chan struct{} // see Gone
+	ended      bool    // the receiver has ended the connection
+	lost       bool    // our system has given it up, even if the receiver still holds it
+	ending     *Ending // nil: the session is open
 }
 
 func newPeekConn(conn net.Conn) *peekConn {

@@ -71,7 +71,7 @@ type Failure struct {
 	// caller may open again with TLSOffHELO.
 	NoHELO bool
 
-	gone <-chan struct{} // see Gone; nil: there was no connection
+	ending *Ending // see Ending; nil: there was no connection
 }
 
 // Error never contains the receiver's text or an address.

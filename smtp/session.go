@@ -306,11 +306,11 @@ func (s *Session) cause(ctx context.Context, err error) error {
 // fail ends the session because it got no usable reply.
 func (s *Session) fail(stage Stage, err error) error {
 	s.Close()
-	return &Failure{Stage: stage, Err: err, Source: s.source, gone: s.raw.gone}
+	return &Failure{Stage: stage, Err: err, Source: s.source, ending: s.raw.ending}
 }
 
 // refuse ends the session because of a reply.
 func (s *Session) refuse(stage Stage, reply Reply) error {
 	s.Close()
-	return &Failure{Stage: stage, Reply: reply, Source: s.source, gone: s.raw.gone}
+	return &Failure{Stage: stage, Reply: reply, Source: s.source, ending: s.raw.ending}
 }

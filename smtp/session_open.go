@@ -48,7 +48,7 @@ func Open(
 		return nil, err
 	}
 	if !s.open { // ctx was done in the last moment
-		return nil, &Failure{Stage: StageHello, Err: context.Cause(ctx), Source: s.source, gone: s.raw.gone}
+		return nil, &Failure{Stage: StageHello, Err: context.Cause(ctx), Source: s.source, ending: s.raw.ending}
 	}
 	return s, nil
 }
@@ -82,7 +82,7 @@ func (s *Session) turnedAway(stage Stage, reply Reply) error {
 		return s.fail(stage, ErrProtocol)
 	}
 	s.Quit()
-	return &Failure{Stage: stage, Reply: reply, Source: s.source, gone: s.raw.gone}
+	return &Failure{Stage: stage, Reply: reply, Source: s.source, ending: s.raw.ending}
 }
 
 // hello sends EHLO and notes the extensions that the receiver offers. If EHLO is refused for good it sends HELO:
@@ -125,7 +125,7 @@ func (s *Session) helo(ctx context.Context, refused Reply) (Reply, error) {
 		return reply, err
 	}
 	s.Quit()
-	return Reply{}, &Failure{Stage: StageHello, Reply: refused, Source: s.source, NoHELO: true, gone: s.raw.gone}
+	return Reply{}, &Failure{Stage: StageHello, Reply: refused, Source: s.source, NoHELO: true, ending: s.raw.ending}
 }
 
 // bounded returns the first shownMax bytes of a text.
@@ -172,7 +172,7 @@ func (x *extensions) note(line string) {
 func (s *Session) encrypt(ctx context.Context) error {
 	if !s.offers.starttls {
 		s.Quit()
-		return &Failure{Stage: StageTLS, Err: ErrNoSTARTTLS, Source: s.source, gone: s.raw.gone}
+		return &Failure{Stage: StageTLS, Err: ErrNoSTARTTLS, Source: s.source, ending: s.raw.ending}
 	}
 	s.put("STARTTLS", "")
 	reply, err := s.ask(ctx, StageTLS, s.options.Limits.StartTLS)

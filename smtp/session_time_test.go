@@ -403,17 +403,17 @@ func TestASessionIsGoneWhenTheFarSideSaysSo(t *testing.T) {
 					<-now
 					say(f)
 				})
-				effort.ErrorIf(t, s.Gone() != nil, "an open session is gone")
+				effort.ErrorIf(t, s.Ending() != nil, "an open session is gone")
 				s.Quit()
 				if late {
 					select {
-					case <-s.Gone():
+					case <-s.Ending().Gone:
 						t.Error("the far side has said nothing, and the session is gone")
 					default:
 					}
 					close(now)
 				}
-				isGone(t, s.Gone())
+				isGone(t, s.Ending().Gone)
 			})
 		}
 	}
@@ -454,18 +454,18 @@ func TestASilentSessionKeepsItsPlace(t *testing.T) {
 			s, release := play(o)
 			c.end(t, s)
 			select {
-			case <-s.Gone():
+			case <-s.Ending().Gone:
 				t.Error("the session is gone")
 			default:
 			}
 			close(release) // which ends it by FIN
-			isGone(t, s.Gone())
+			isGone(t, s.Ending().Gone)
 
 			o.Limits.Unended = 50 * time.Millisecond
 			s, release = play(o)
 			began := time.Now()
 			c.end(t, s)
-			isGone(t, s.Gone())
+			isGone(t, s.Ending().Gone)
 			took := time.Since(began)
 			effort.ErrorIf(t, took < o.Limits.Unended, "gone after %v, want %v or more", took, o.Limits.Unended)
 			close(release)
@@ -485,18 +485,18 @@ func TestAFailureKnowsWhenItsSessionIsGone(t *testing.T) {
 	var failed *Failure
 	effort.FatalIf(t, !errors.As(err, &failed) || failed.Stage != StageGreeting, "nobody greets: %v", err)
 	select {
-	case <-failed.Gone():
+	case <-failed.Ending().Gone:
 		t.Error("nobody has said that the session is over")
 	default:
 	}
 	conn := effort.Must(listener.Accept())(t)
 	effort.OK(t, conn.Close())
-	isGone(t, failed.Gone())
+	isGone(t, failed.Ending().Gone)
 	effort.OK(t, listener.Close())
 	_, err = Open(t.Context(), dial, "mx.example", at, o)
 	effort.FatalIf(t, !errors.As(err, &failed) || failed.Stage != StageConnect, "nobody listens: %v", err)
 	select {
-	case <-failed.Gone():
+	case <-failed.Ending().Gone:
 	default:
 		t.Error("there was no connection, and it is not gone")
 	}
@@ -515,7 +515,7 @@ func TestWhatAFarSideGoesOnSayingIsNotReadForEver(t *testing.T) {
 	})
 	s.Close()
 	select {
-	case <-s.Gone():
+	case <-s.Ending().Gone:
 		t.Error("the far side talks, and is gone")
 	default:
 	}

@@ -66,7 +66,7 @@ type sessionActor struct {
 	span     tracing.Span       // used by the one goroutine only
 	broken   bool               // the session failed; used by the one goroutine only
 
-	gone <-chan struct{} // Failure.Gone of smtp, if smtp couldn't be opened
+	ending *smtp.Ending // Failure.Ending of smtp, if smtp couldn't be opened
 }
 
 func newSessionActor(o scheduler.Options, pauses func() uint64, spans *tracing.Tracer, s *registry.ConnSlot) *sessionActor {
@@ -120,13 +120,13 @@ func (a *sessionActor) drop() {
 // free returns the session's slot when the receiver no longer holds the session.
 func (a *sessionActor) free() {
 	if a.smtp != nil {
-		a.gone = a.smtp.Gone()
+		a.ending = a.smtp.Ending()
 	}
-	if a.gone == nil { // nothing was dialled
+	if a.ending == nil { // nothing was dialled
 		a.socket.Close()
 		return
 	}
-	a.socket.CloseWhen(a.gone)
+	a.socket.CloseWhen(a.ending)
 }
 
 // quit says QUIT. If the session is overdue, it waits only briefly for the answer.
@@ -176,7 +176,7 @@ func (a *sessionActor) open(m scheduler.OpenSession) any {
 	s, err := a.source.Open(smtp.WithTracer(a.ctx, a.tracer), m.Host, m.At, m.TLS)
 	if err != nil {
 		if failed := (*smtp.Failure)(nil); errors.As(err, &failed) {
-			a.gone = failed.Gone()
+			a.ending = failed.Ending()
 		}
 		if a.socket.WasEnded() {
 			return sessionClosed{id: m.ID}
@@ -204,7 +204,7 @@ func (a *sessionActor) judgeFailure(host string, err error) scheduler.Judgement 
 	judged := a.options.Judge(evidence.Raw{At: time.Now(), Host: host, Stage: f.Stage, Reply: f.Reply, Err: f.Err,
 		Hello: a.source.Hello, ReturnPath: a.source.ReturnPath, Source: nameOf(f.Source, a.source),
 		TLS: a.smtp != nil && a.smtp.TLS()})
-	judged.NoHELO = f.NoHELO
+	judged.NoHELO, judged.Lost = f.NoHELO, f.Lost()
 	return judged
 }
 

@@ -562,9 +562,9 @@ func TestACutEndsWhatIsUnderWay(t *testing.T) {
 	long.awaitLine(t, "RCPT TO:<late") // or the RSET before it
 	effort.ErrIs(t, <-asked, nil, "what may wait")
 	idle.awaitLine(t, "QUIT")
-	<-idleSession.Gone()
+	<-idleSession.Ending().Gone
 	select {
-	case <-shortSession.Gone():
+	case <-shortSession.Ending().Gone:
 		t.Error("the slot of a session whose end nobody knows is free")
 	default:
 	}

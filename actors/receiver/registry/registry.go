@@ -12,6 +12,7 @@ import (
 
 	"rollcall/actors/process"
 	"rollcall/actors/receiver/status"
+	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
 
@@ -83,15 +84,15 @@ type Handle struct {
 type ConnSlot struct {
 	entry     *entry
 	node      *Slots
-	workspace uuid.UUID   // the workspace that took the slot of the node
-	version   uint64      // the share version of its work; guarded by Registry.mu
-	busy      bool        // work is under way; guarded by Registry.mu
-	silent    bool        // ended here, and perhaps not yet at the receiver; guarded by Registry.mu
-	aside     bool        // silent, and without a slot of the node; guarded by Registry.mu
-	closed    bool        // guarded by Registry.mu
-	cancel    func()      // ends the work; guarded by Registry.mu
-	ended     atomic.Bool // ApplyShares ended it, so nothing is learned from its end
-	Halted    atomic.Bool // the session must send no more RCPTs
+	workspace uuid.UUID    // the workspace that took the slot of the node
+	version   uint64       // the share version of its work; guarded by Registry.mu
+	busy      bool         // work is under way; guarded by Registry.mu
+	silent    *smtp.Ending // ended here, and perhaps not yet at the receiver; nil: not ended; guarded by Registry.mu
+	aside     bool         // silent, and without a slot of the node; guarded by Registry.mu
+	closed    bool         // guarded by Registry.mu
+	cancel    func()       // ends the work; guarded by Registry.mu
+	ended     atomic.Bool  // ApplyShares ended it, so nothing is learned from its end
+	Halted    atomic.Bool  // the session must send no more RCPTs
 }
 
 // Changed tells an actor to look at its share and its limits.
@@ -213,7 +214,7 @@ func (p *entry) excess() []*ConnSlot {
 	var out, rest []*ConnSlot
 	for s := range p.slots {
 		switch {
-		case s.silent:
+		case s.silent != nil:
 		case s.busy && s.version != now.Version:
 			out = append(out, s)
 		default:
@@ -259,10 +260,23 @@ func (l *Registry) SilentCount() (sum int) {
 	return sum
 }
 
+// Silent returns how many sessions ended here and may still be open at the receiver, and when the first of them is over
+// at the latest.
+func (s *Handle) Silent() (n int, first time.Time) {
+	s.registry.mu.Lock()
+	defer s.registry.mu.Unlock()
+	for one := range s.slots {
+		if one.silent != nil && (first.IsZero() || one.silent.Until.Before(first)) {
+			first = one.silent.Until
+		}
+	}
+	return s.countSilent(), first
+}
+
 // countSilent is how many connections only wait for the receiver to end them. Under Registry.mu.
 func (p *entry) countSilent() (n int) {
 	for s := range p.slots {
-		if s.silent {
+		if s.silent != nil {
 			n++
 		}
 	}
@@ -389,18 +403,18 @@ func (s *ConnSlot) Close() {
 	} else {
 		s.node.Give(s.workspace)
 	}
-	if s.silent { // other sessions wait for the slot
+	if s.silent != nil { // other sessions wait for the slot
 		s.entry.tellHandles(Changed{})
 	}
 	s.entry.dropUnused()
 	l.signalFreed()
 }
 
-// CloseWhen notes that nothing more is sent. CloseWhen gives the slot back when gone is closed. Until then the slot
-// counts, because the receiver may still hold the session.
-func (s *ConnSlot) CloseWhen(gone <-chan struct{}) {
+// CloseWhen notes that nothing more is sent. CloseWhen gives the slot back when the session has ended at the receiver,
+// too. Until then the slot counts, because the receiver may still hold the session.
+func (s *ConnSlot) CloseWhen(end *smtp.Ending) {
 	select {
-	case <-gone:
+	case <-end.Gone:
 		s.Close()
 		return
 	default:
@@ -408,13 +422,13 @@ func (s *ConnSlot) CloseWhen(gone <-chan struct{}) {
 	l := s.entry.registry
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s.closed || s.silent {
+	if s.closed || s.silent != nil {
 		return
 	}
-	s.silent, s.busy, s.aside = true, false, s.node.putAside(s.workspace)
+	s.silent, s.busy, s.aside = end, false, s.node.putAside(s.workspace)
 	l.signalFreed()
 	l.Guard.Go("session", func() {
-		<-gone
+		<-end.Gone
 		s.Close()
 	}, nil)
 }

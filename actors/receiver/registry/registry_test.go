@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/config/effort"
+	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
 
@@ -149,11 +150,11 @@ func TestASilentSessionKeepsItsPlace(t *testing.T) {
 			return one
 		}
 		first, gone := dial(), make(chan struct{})
-		first.CloseWhen(gone)
+		first.CloseWhen(&smtp.Ending{Gone: gone})
 		second, goneToo := dial(), make(chan struct{})
 		effort.FatalIf(t, second == nil || dial() != nil,
 			"the place of a silent session is free, or it takes a slot of the node")
-		second.CloseWhen(goneToo)
+		second.CloseWhen(&smtp.Ending{Gone: goneToo})
 		effort.ErrorIf(t, slots.Take(uuid.Nil, 1),
 			"as many as there are slots wait for their ends, and one more takes none")
 		if keys := l.Silent(); len(keys) != 1 || keys[0] != "x" || l.SilentCount() != 2 {
@@ -171,7 +172,7 @@ func TestASilentSessionKeepsItsPlace(t *testing.T) {
 		if third := dial(); third == nil || l.SilentCount() != 0 || len(l.Silent()) != 0 {
 			t.Errorf("%d are silent", l.SilentCount())
 		} else {
-			third.CloseWhen(gone) // it is already
+			third.CloseWhen(&smtp.Ending{Gone: gone}) // it is already
 		}
 		effort.ErrorIf(t, !slots.Take(uuid.Nil, 1) || len(slot.slots) != 0, "a session that is gone keeps something")
 	})
@@ -185,7 +186,7 @@ func TestSilentSessionsCountInAShare(t *testing.T) {
 		for _, one := range sockets {
 			one.MarkIdle()
 		}
-		sockets[0].CloseWhen(gone)
+		sockets[0].CloseWhen(&smtp.Ending{Gone: gone})
 		done := make(chan error, 1)
 		go func() { done <- l.ApplyShares(t.Context(), of(1, 2)) }()
 		synctest.Wait()

@@ -173,7 +173,7 @@ func (ss *sessions) learnTogether(now time.Time, s *session, r *Report) {
 	}
 	trouble := r.Failure.Attempt.Trouble
 	outOfStep = outOfStep || trouble == evidence.TroubleProtocol || trouble == evidence.TroubleTimeout
-	if outOfStep && s.grouped {
+	if outOfStep && s.grouped && !r.Failure.Lost {
 		s.queue.alone = now.Add(throttle.LearnedFor)
 	}
 }
@@ -187,7 +187,7 @@ func (s *session) agreesOnLength(r *Report, learned *throttle.Learned) bool {
 			answers++
 		}
 	}
-	return r.Failure != nil && r.Cut && learned.Agrees(answers)
+	return r.Failure != nil && r.Cut && !r.Failure.isUnanswered() && learned.Agrees(answers)
 }
 
 func (ss *sessions) takeFact(now time.Time, s *session, f Fact) {
@@ -205,7 +205,7 @@ func (ss *sessions) takeFact(now time.Time, s *session, f Fact) {
 		learned.Refused.Tighten(s.meant, now)
 	case f.what == overRefused:
 		learned.Refused.Tighten(s.refused-1, now) // the last refusal may have ended the session
-	case f.what == wasCut:
+	case f.what == wasCut && !a.Judgement.isUnanswered():
 		learned.SessionEnded(s.answers, s.refused, now)
 	}
 }

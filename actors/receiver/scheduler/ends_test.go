@@ -1,7 +1,10 @@
 package scheduler
 
 import (
+	"io"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -9,6 +12,7 @@ import (
 
 	"rollcall/actors/wire"
 	"rollcall/config/effort"
+	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
 
@@ -121,5 +125,29 @@ func TestOnlyTheFirstOfATransactionPasses(t *testing.T) {
 		}
 		effort.Is(t, sc.allowance.learned.PerTransaction.Holds(begin.Add(time.Minute)), want, "where", taken,
 			"of a transaction passed: a limit of one is learned")
+	}
+}
+
+// TestOnlyTheReceiversOwnEndsShowALimit: three sessions that it ends after as many refusals show one. If nothing came
+// in time, or our system gave the connections up, the network may be the cause.
+func TestOnlyTheReceiversOwnEndsShowALimit(t *testing.T) {
+	ended := func(err error) Judgement {
+		return judged(smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt, Err: err})
+	}
+	lost := ended(syscall.EHOSTUNREACH)
+	lost.Lost = true
+	for name, tc := range map[string]struct {
+		judgement Judgement
+		want      bool
+	}{
+		"ended": {ended(io.EOF), true}, "reset": {ended(syscall.ECONNRESET), true}, "lost": {lost, false},
+		"no answer": {ended(os.ErrDeadlineExceeded), false}, "nothing acknowledged": {ended(syscall.ETIMEDOUT), false},
+	} {
+		sc := begunAlone("example", testOptions(openedWide()), begin)
+		for n := range 3 {
+			s := &session{sessionRecord: sessionRecord{answers: 5 + n, refused: 2}}
+			sc.sessions.takeFact(begin, s, Fact{what: wasCut, about: &Answered{Judgement: tc.judgement}})
+		}
+		effort.Is(t, sc.allowance.learned.Refused.Holds(begin), tc.want, name, ": a limit of two refusals is learned")
 	}
 }

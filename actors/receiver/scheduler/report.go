@@ -15,6 +15,12 @@ type Judgement struct {
 	Verdict verdict.Verdict
 	Attempt evidence.Attempt // the zero value: nothing was asked
 	NoHELO  bool             // EHLO was refused, and HELO not tried: see smtp.Failure
+	Lost    bool             // our system gave the connection up
+}
+
+// isUnanswered reports whether the receiver has said nothing, and ended nothing: nothing came in time.
+func (v *Judgement) isUnanswered() bool {
+	return v.Lost || v.Attempt.Trouble == evidence.TroubleTimeout
 }
 
 func (v *Judgement) wasAsked() bool { return v.Attempt != (evidence.Attempt{}) }
