@@ -16,7 +16,8 @@ type barren struct {
 	since, last time.Time // first and newest try since the last good answer; zero: none
 	good        time.Time // the last good answer
 	reason      smtp.Reason
-	whole       *barren // the barren time of the whole receiver; nil: this is that time
+	excused     time.Duration // time since then in which only our silent sessions kept us away
+	whole       *barren       // the barren time of the whole receiver; nil: this is that time
 }
 
 // lasting returns for how long no good answer has come, and why.
@@ -62,9 +63,10 @@ func (b *barren) worthKeeping(now time.Time) bool {
 }
 
 // passBarren handles a time in which a cause blocked the receiver. If our own limit or an operator was the cause, the
-// time doesn't count. The time counts, even without a try, if many receivers refuse our sources, or if the receiver may
-// still hold old sessions so that none may be opened.
-func (qs *queues) passBarren(now time.Time, cause wire.Cause, passed time.Duration, nobody bool) {
+// time doesn't count. The time counts, even without a try, if many receivers refuse our sources, or if no session may
+// be opened beside old ones. If only silent sessions stand in the way, as after a cut, smtp.Unended of it is excused:
+// what lasts longer is no single cut.
+func (qs *queues) passBarren(now time.Time, cause wire.Cause, passed time.Duration, nobody, silent bool) {
 	ours, held := false, false
 	switch cause {
 	case wire.Cause_NO_SOURCE:
@@ -83,6 +85,8 @@ func (qs *queues) passBarren(now time.Time, cause wire.Cause, passed time.Durati
 		case b.since.IsZero():
 		case ours:
 			b.since = b.since.Add(passed)
+		case silent && b.excused+passed <= smtp.Unended:
+			b.since, b.excused = b.since.Add(passed), b.excused+passed
 		default:
 			b.last = now
 		}

@@ -67,7 +67,7 @@ func TestOurOwnTimeIsNotBarren(t *testing.T) {
 	ours := judgedAt(begin, "mx1", smtp.Address{}, smtp.ErrClosed)
 	effort.MustBe(t, ours.Attempt.Trouble, evidence.TroubleOurs, "the trouble")
 	l.barren.note(begin, begin.Add(time.Hour), &ours)
-	w.scheduler.queues.passBarren(begin.Add(2*time.Hour), wire.Cause_PAUSED, 2*time.Hour, false)
+	w.scheduler.queues.passBarren(begin.Add(2*time.Hour), wire.Cause_PAUSED, 2*time.Hour, false, false)
 	if got, _ := l.barren.lasting(); got != 0 {
 		t.Errorf("barren for %v", got)
 	}
@@ -80,9 +80,16 @@ func TestOurOwnTimeIsNotBarren(t *testing.T) {
 		w.scheduler.options.Sources.NoteBlocked(0, fmt.Sprint("other", n), now, smtp.SourceBlocked)
 	}
 	now = now.Add(time.Minute)
-	w.scheduler.queues.passBarren(now, wire.Cause_NO_SOURCE, time.Minute, true)
+	w.scheduler.queues.passBarren(now, wire.Cause_NO_SOURCE, time.Minute, true, false)
 	if got, _ := l.barren.lasting(); got != time.Hour+time.Minute {
 		t.Errorf("barren for %v, want a minute more in which many receivers refused our source", got)
+	}
+	for range 8 {
+		now = now.Add(time.Minute)
+		w.scheduler.queues.passBarren(now, wire.Cause_CONNECTIONS, time.Minute, true, true)
+	}
+	if got, _ := l.barren.lasting(); got != time.Hour+4*time.Minute {
+		t.Errorf("barren for %v, want 3 of 8 minutes in which our silent sessions kept us away", got)
 	}
 	if !l.knowsSomething(begin.Add(3*time.Hour)) || l.barren.worthKeeping(begin.Add(4*time.Hour+throttle.LearnedFor)) {
 		t.Error("kept for too short or too long")

@@ -60,7 +60,9 @@ type details struct {
 	pausedFor Judgement // why the whole receiver is paused
 	pausedBy  string
 	noSource  string
-	slotless  bool // the waiting workspaces have all the sessions of this node that they may have
+	silent    int       // sessions that ended here and that the receiver may still count
+	silentTo  time.Time // when the first of them is over at the latest
+	slotless  bool      // the waiting workspaces have all the sessions of this node that they may have
 }
 
 // explain returns why we can't ask more, without the sentence.
@@ -126,7 +128,13 @@ func sentenceOf(s *constraints, cause wire.Cause) string {
 		if s.details.slotless {
 			return "its workspaces have all the SMTP sessions of this node that they may have at once"
 		}
-		return fmt.Sprintf("%d of %d sessions are open, and %s may be opened", s.open, a.Connections, a.ConnectionRate)
+		silent := ""
+		if n := s.details.silent; n > 0 {
+			silent = fmt.Sprintf("; it may also count %d that ended here without its answer, the first until %s", n,
+				s.details.silentTo.UTC().Format(time.TimeOnly))
+		}
+		return fmt.Sprintf("%d of %d sessions are open, and %s may be opened%s", s.open, a.Connections, a.ConnectionRate,
+			silent)
 	case wire.Cause_BUDGET:
 		if a.RefusedShare > 0 {
 			return fmt.Sprintf("it may refuse %d addresses in an hour, or %d %% of its answers, and has refused as many",

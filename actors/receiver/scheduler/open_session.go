@@ -348,7 +348,8 @@ func (ss *sessions) claimSlot(now time.Time, l *hostQueue, f *flow) *flow {
 func (ss *sessions) takeSlot(v *View, f *flow) *registry.ConnSlot {
 	slot := ss.allowance.handle.Dial(ss.allowance.version, v.limits.Connections, f.Workspace(), ss.options.Slots)
 	if slot == nil { // silent sessions or an earlier actor have them, or the share has changed
-		ss.blocks.add(wire.Cause_CONNECTIONS, time.Time{})
+		_, until := ss.allowance.handle.Silent()
+		ss.blocks.add(wire.Cause_CONNECTIONS, until)
 		ss.options.Slots.Give(f.Workspace())
 		ss.wakeAt(v.now.Add(slotEvery))
 	}

@@ -189,7 +189,11 @@ func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 		sc.lastUsed = now
 	}
 	if st := &sc.recorder.record; !st.observed.IsZero() {
-		sc.queues.passBarren(now, st.cause, now.Sub(st.observed), len(sc.sessions.all) == 0 && !sc.sessions.slotless)
+		silent, nobody := 0, len(sc.sessions.all) == 0 && !sc.sessions.slotless
+		if nobody && st.cause == wire.Cause_CONNECTIONS {
+			silent, _ = sc.allowance.handle.Silent()
+		}
+		sc.queues.passBarren(now, st.cause, now.Sub(st.observed), nobody, silent > 0)
 	}
 	sc.observePlan(now)
 	steps := sc.steps

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/wire"
 	"rollcall/config/effort"
+	"rollcall/smtp"
 )
 
 // settled is when what others may have used of the rates before the scheduler began is over.
@@ -79,5 +81,22 @@ func TestWithoutASlotTheReceiverWaitsAndSaysSo(t *testing.T) {
 	}
 	if !found {
 		t.Error("it does not go on")
+	}
+}
+
+// TestSilentSessionsSayForHowLong: they hold all sessions of the receiver, and the time until their end isn't the
+// receiver's fault.
+func TestSilentSessionsSayForHowLong(t *testing.T) {
+	sc := slotWorkspaces(t, registry.NewSlots(4), 1)
+	most := sc.options.Allow(sc.key).Connections
+	for n := range most {
+		one := sc.allowance.handle.Dial(0, most, uuid.Nil, registry.NewSlots(most))
+		one.CloseWhen(&smtp.Ending{Gone: make(chan struct{}), Until: settled.Add(time.Duration(most-n) * time.Minute)})
+	}
+	effort.MustBe(t, opened(sc), 0, "sessions are opened beside those that the receiver may count")
+	b := sc.explainBlocked(settled)
+	if want := fmt.Sprintf("may also count %d that", most); b.Cause != wire.Cause_CONNECTIONS ||
+		!b.Until.Equal(settled.Add(time.Minute)) || !strings.Contains(b.Why, want) {
+		t.Errorf("it waits for %s until %s: %s", b.Cause, b.Until, b.Why)
 	}
 }

@@ -227,6 +227,7 @@ func (sc *Scheduler) explainBlocked(now time.Time) status.Blocked {
 	s.details = details{permitted: sc.paths.all.permittedRate(now, sc.limits.RcptRate),
 		pausedFor: sc.paths.receiver.judgement, pausedBy: sc.paths.pausedBecause(),
 		noSource: sc.paths.noSourceBecause(now), slotless: sc.sessions.slotless}
+	s.details.silent, s.details.silentTo = sc.allowance.handle.Silent()
 	if o := sc.paths.all.slowedPath(now); o != nil {
 		s.details.slowed = o.pace.Explain().Why
 	}
