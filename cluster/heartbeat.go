@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -32,6 +35,7 @@ type heartbeats struct {
 	appliedTable *ShareTable          // the table that this node has applied
 	behind       int                  // heartbeats in a row that failed
 	apart        apart
+	unreached    map[uuid.UUID]bool // lost processes whose machine once couldn't be reached; search alone uses it
 
 	// Other goroutines read these fields.
 	snapshot  atomic.Pointer[ledger.NodeSnapshot] // the newest
@@ -259,9 +263,11 @@ func (b *heartbeats) missing(roll *ledger.NodeSnapshot, row ledger.NodeRow) bool
 // search counts out all lost processes at the same time. It marks as dead those that certainly have no SMTP sessions.
 func (b *heartbeats) search(ctx context.Context, lost []ledger.NodeRow) {
 	var all sync.WaitGroup
-	for _, row := range lost {
+	reached := make([]bool, len(lost))
+	for i, row := range lost {
 		all.Go(func() {
-			dead := b.ended(ctx, row)
+			var dead bool
+			dead, reached[i] = b.ended(ctx, row)
 			if dead || row.Status == ledger.NodeIn {
 				b.retire(ctx, row, dead)
 				b.node.loops.wake()
@@ -269,6 +275,11 @@ func (b *heartbeats) search(ctx context.Context, lost []ledger.NodeRow) {
 		})
 	}
 	all.Wait()
+	unreached := map[uuid.UUID]bool{}
+	for i, row := range lost {
+		unreached[row.Session] = !reached[i]
+	}
+	b.unreached = unreached
 }
 
 func (b *heartbeats) retire(ctx context.Context, row ledger.NodeRow, dead bool) {
@@ -282,19 +293,44 @@ func (b *heartbeats) retire(ctx context.Context, row ledger.NodeRow, dead bool) 
 }
 
 // ended reports whether a process without heartbeats certainly has no SMTP sessions: a later process of its node has
-// its address, nothing listens at its address, or the process confirms that itself.
-func (b *heartbeats) ended(ctx context.Context, row ledger.NodeRow) bool {
-	for _, other := range b.snapshot.Load().Nodes {
-		if other.Status == ledger.NodeIn && other.Node == row.Node &&
-			other.Actors == row.Actors && other.Started.After(row.Started) {
-			return true
-		}
+// its address, nothing listens at its address, or the process confirms that itself. Its system then told the receivers
+// that the sessions ended. This may have been in vain if reached is false: since the process was lost, its machine once
+// couldn't be reached, so it was cut off or without power.
+func (b *heartbeats) ended(ctx context.Context, row ledger.NodeRow) (ended, reached bool) {
+	reached = !b.unreached[row.Session]
+	if reached && b.isReplaced(row) {
+		return true, true
 	}
-	if refuses(ctx, row.Actors, b.node.times.Ask) {
-		return true
+	switch err := dial(ctx, row.Actors, b.node.times.Ask); {
+	case errors.Is(err, syscall.ECONNREFUSED): // the machine is up, and the process is gone
+		return reached, reached
+	case err != nil:
+		return false, false
 	}
 	state, err := askState(b.node.system, row.Session, row.Actors, b.node.times.Ask)
-	return err == nil && state.GetSuspended()
+	return err == nil && state.GetSuspended(), reached
+}
+
+// isReplaced reports whether a later process of the node has its address. This process can't know whether the machine
+// of an earlier one was ever unreachable: it goes by whether others have counted the earlier one out, and whether the
+// machine has started anew.
+func (b *heartbeats) isReplaced(row ledger.NodeRow) bool {
+	roll := b.snapshot.Load()
+	return slices.ContainsFunc(roll.Nodes, func(other ledger.NodeRow) bool {
+		return other.Status == ledger.NodeIn && other.Node == row.Node &&
+			other.Actors == row.Actors && other.Started.After(row.Started) &&
+			(other.Session != b.node.meta.Session || row.Status == ledger.NodeIn && upFor() > roll.Now.Sub(row.Seen))
+	})
+}
+
+// upFor is how long this machine has been up; for ever, where the system doesn't tell in /proc/uptime (proc_uptime(5)).
+func upFor() time.Duration {
+	text, _ := os.ReadFile("/proc/uptime")
+	var seconds float64
+	if _, err := fmt.Sscan(string(text), &seconds); err != nil {
+		return math.MaxInt64
+	}
+	return time.Duration(seconds * float64(time.Second))
 }
 
 // sessionIn returns the row of a session that the snapshot lists as a member, or nil.

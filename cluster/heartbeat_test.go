@@ -1,11 +1,13 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"slices"
 	"testing"
 	"time"
@@ -390,5 +392,68 @@ func TestWhoLeavesNamesWhatIsSilent(t *testing.T) {
 	if err := n.heartbeats.writeLeave(t.Context()); err != nil || l.left != 2 || len(l.beats) != 2 ||
 		!slices.Equal(l.beats[1].Silent, hashed("a.example")) {
 		t.Errorf("a receiver did not confirm the end: %v, left %d times, %d heartbeats", err, l.left, len(l.beats))
+	}
+}
+
+// retired is a ledger that keeps who was counted out as dead.
+type retired struct {
+	ledger.Nodes // nil: nothing else is called
+	dead         bool
+}
+
+// Retire implements ledger.Nodes.
+func (r *retired) Retire(_ context.Context, _ uuid.UUID, _ time.Duration, dead bool) error {
+	r.dead = r.dead || dead
+	return nil
+}
+
+// TestALostProcessIsDeadIfItsReceiversHeardOfIt: its machine must have been reachable all the time. A dial within a
+// nanosecond reaches nobody.
+func TestALostProcessIsDeadIfItsReceiversHeardOfIt(t *testing.T) {
+	now := time.Now()
+	gone := effort.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	address := gone.Addr().String()
+	effort.OK(t, gone.Close())
+	row := func(session, node byte, status ledger.NodeStatus, started time.Duration) ledger.NodeRow {
+		r := ledger.NodeRow{Status: status, Heartbeat: ledger.Heartbeat{Actors: address, Incarnation: process(session),
+			Started: now.Add(started)}}
+		r.Node = process(node).Node
+		return r
+	}
+	const reached, away = time.Second, time.Nanosecond
+	once, never, twice, back := []time.Duration{reached}, []time.Duration{away}, []time.Duration{away, away},
+		[]time.Duration{away, reached}
+	for what, c := range map[string]struct {
+		status ledger.NodeStatus
+		looks  []time.Duration // how long each look at its machine takes at most
+		later  byte            // the session of a later process of its node
+		seen   time.Duration   // before now; 0: 20 s
+		dead   bool
+	}{
+		"its machine refuses":           {status: ledger.NodeIn, looks: once, dead: true},
+		"its machine can't be reached":  {status: ledger.NodeIn, looks: never},
+		"and refuses later":             {status: ledger.NodeIn, looks: back},
+		"and has another process later": {status: ledger.NodeIn, looks: twice, later: 3},
+		"another has its address":       {status: ledger.NodeIn, looks: never, later: 3, dead: true},
+		"this process has its address":  {status: ledger.NodeIn, looks: never, later: 1, dead: true},
+		"this one, but the machine started anew": {status: ledger.NodeIn, looks: never, later: 1,
+			seen: upFor() + time.Minute},
+		"this one, but others have counted it out": {status: ledger.NodeLost, looks: never, later: 1},
+	} {
+		book := &retired{}
+		n := newBeating(nil, obey)
+		n.peers.Book = book
+		lost := row(2, 2, c.status, -time.Hour)
+		lost.Seen = now.Add(-cmp.Or(c.seen, 20*time.Second))
+		for i, within := range c.looks {
+			roll := &ledger.NodeSnapshot{Now: now, Nodes: []ledger.NodeRow{lost}}
+			if c.later != 0 && i == len(c.looks)-1 {
+				roll.Nodes = append(roll.Nodes, row(c.later, 2, ledger.NodeIn, 0))
+			}
+			n.heartbeats.snapshot.Store(roll)
+			n.times.Ask = within
+			n.heartbeats.search(t.Context(), []ledger.NodeRow{lost})
+		}
+		effort.Is(t, book.dead, c.dead, what)
 	}
 }

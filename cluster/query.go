@@ -11,7 +11,6 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -264,14 +263,14 @@ func askState(system *actor.ActorSystem, session uuid.UUID, address string, with
 	return state, nil
 }
 
-// refuses reports whether connections to an address are refused. Then the machine is up, but the process is gone.
-func refuses(ctx context.Context, address string, within time.Duration) bool {
+// dial tries whether an address takes connections.
+func dial(ctx context.Context, address string, within time.Duration) error {
 	dialer := net.Dialer{Timeout: within}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err == nil {
 		_ = conn.Close()
 	}
-	return errors.Is(err, syscall.ECONNREFUSED)
+	return err
 }
 
 // ErrNoKeyring: the gossip of this node is not encrypted.
