@@ -56,7 +56,22 @@ func (d *guardedDialer) DialContext(ctx context.Context, network, address string
 	if _, err := netip.ParseAddrPort(address); err != nil {
 		return nil, fmt.Errorf("%w: not an ip address and a port", ErrForbiddenAddress)
 	}
+	if from, ok := ctx.Value(fromKey{}).(netip.AddrPort); ok {
+		dialer := d.net
+		dialer.LocalAddr = net.TCPAddrFromAddrPort(from)
+		return dialer.DialContext(ctx, network, address)
+	}
 	return d.net.DialContext(ctx, network, address)
+}
+
+type fromKey struct{}
+
+// DialFrom returns a context whose connections are made from our address and port, if one is given.
+func DialFrom(ctx context.Context, from netip.AddrPort) context.Context {
+	if !from.IsValid() {
+		return ctx
+	}
+	return context.WithValue(ctx, fromKey{}, from)
 }
 
 // control checks the address that is really used, between making the socket and connecting it.

@@ -46,6 +46,9 @@ func (f *Failure) Ending() *Ending { return cmp.Or(f.ending, isOver) }
 // Lost reports whether our system gave the connection up. Then the failure says nothing about the receiver.
 func (f *Failure) Lost() bool { return f.Ending().Lost.Load() != nil }
 
+// Reached reports whether the host's system answered the dial, with a connection or with RST.
+func (f *Failure) Reached() bool { return f.ending != nil || errors.Is(f.Err, syscall.ECONNREFUSED) }
+
 // noteError remembers what an error of the connection says about its end.
 func (l *peekConn) noteError(err error) {
 	var code syscall.Errno

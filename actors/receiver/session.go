@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -173,10 +174,18 @@ func (a *sessionActor) open(m scheduler.OpenSession) any {
 	a.source = m.Source
 	a.traced(m.Host)
 	a.trace(m)
-	s, err := a.source.Open(smtp.WithTracer(a.ctx, a.tracer), m.Host, m.At, m.TLS)
+	s, err := a.source.Open(smtp.DialFrom(smtp.WithTracer(a.ctx, a.tracer), a.socket.From), m.Host, m.At, m.TLS)
+	failed, is := errors.AsType[*smtp.Failure](err)
+	if is {
+		a.ending = failed.Ending()
+	}
+	if err == nil || is && failed.Reached() {
+		a.socket.Reached()
+	}
 	if err != nil {
-		if failed := (*smtp.Failure)(nil); errors.As(err, &failed) {
-			a.ending = failed.Ending()
+		if a.socket.From.IsValid() && errors.Is(err, syscall.EADDRINUSE) {
+			a.socket.NotBound()
+			return sessionClosed{id: m.ID}
 		}
 		if a.socket.WasEnded() {
 			return sessionClosed{id: m.ID}

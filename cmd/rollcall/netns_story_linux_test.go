@@ -14,11 +14,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sys/unix"
 
 	"rollcall/cluster"
 	"rollcall/cmd/rollcall/client"
@@ -470,22 +472,25 @@ func (st *stage) judgePolls() {
 // cutReceiver is a receiver in a network namespace. It answers every command and records it.
 type cutReceiver struct {
 	at    netip.AddrPort
-	lines chan string // of its session
+	lines chan string          // of its sessions
+	conns chan syscall.RawConn // its sessions
+	ended chan error           // by which they ended
 }
 
-// newCutReceiver listens at a place and serves one session.
+// newCutReceiver listens at a place and serves sessions.
 func newCutReceiver(t *testing.T, p *place) *cutReceiver {
 	t.Helper()
 	l := effort.Must(p.listen(p.addr + ":0"))(t)
-	r := &cutReceiver{at: netip.MustParseAddrPort(l.Addr().String()), lines: make(chan string, 100)}
+	r := &cutReceiver{at: netip.MustParseAddrPort(l.Addr().String()), lines: make(chan string, 100),
+		conns: make(chan syscall.RawConn, 9), ended: make(chan error, 9)}
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
-		conn, err := l.Accept()
-		if err != nil {
-			return
+		for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
+			t.Cleanup(func() { _ = conn.Close() })
+			raw, _ := conn.(*net.TCPConn).SyscallConn()
+			r.conns <- raw
+			go r.serve(conn)
 		}
-		t.Cleanup(func() { _ = conn.Close() })
-		r.serve(conn)
 	}()
 	return r
 }
@@ -498,6 +503,7 @@ func (r *cutReceiver) serve(conn net.Conn) {
 		r.lines <- in.Text()
 		_, _ = io.WriteString(conn, "250 fine\r\n")
 	}
+	r.ended <- in.Err()
 }
 
 // awaitLine waits for a command.
@@ -517,29 +523,40 @@ func (r *cutReceiver) awaitLine(t *testing.T, want string) {
 }
 
 // dialFrom dials from inside a place.
-type dialFrom struct{ *place }
+type dialFrom struct {
+	*place
+	smtp.Dialer
+}
 
 // DialContext implements smtp.Dialer.
-func (d dialFrom) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	return d.dial(ctx, network, address)
+func (d dialFrom) DialContext(ctx context.Context, network, address string) (conn net.Conn, err error) {
+	err = d.in(func() error {
+		conn, err = d.Dialer.DialContext(ctx, network, address)
+		return err
+	})
+	return conn, err
 }
 
 // TestACutEndsWhatIsUnderWay: a cut swallows a RCPT. If the system gives up the connection before the cut ends, the
-// RCPT is not sent again; its slot stays reserved, because nobody knows the session's end. A second session may wait
-// longer, and its RCPT arrives after the cut. That proves that there was a cut and that it ended. A third session had
-// sent nothing, and says QUIT after the cut.
+// RCPT is not sent again; its slot stays reserved, because nobody knows the session's end. A session from the same port
+// ends it at the receiver. A second session may wait longer, and its RCPT arrives after the cut. That proves that there
+// was a cut and that it ended. A third session had sent nothing, and says QUIT after the cut.
 func TestACutEndsWhatIsUnderWay(t *testing.T) {
 	effort.NotShort(t, "the system gives a connection up after seconds")
 	t.Parallel()
 	needSpaces(t)
 	h := newHub(t, "a", labHome)
-	open := func(unacknowledged time.Duration) (*cutReceiver, *smtp.Session) {
-		r := newCutReceiver(t, h.places[labHome])
+	dial := func(ctx context.Context, r *cutReceiver, unacknowledged time.Duration) *smtp.Session {
 		limits := smtp.DefaultLimits()
 		limits.Unacknowledged, limits.Unended, limits.Rcpt, limits.Quit = unacknowledged, time.Hour, time.Hour, time.Second
-		s := effort.Must(smtp.Open(t.Context(), dialFrom{h.places["a"]}, "mx.test", r.at, smtp.SessionOptions{
+		dialer := smtp.NewDialer(smtp.DialerOptions{Port: int(r.at.Port()), ConnectTimeout: smtp.ConnectTimeout,
+			AllowNetworks: []netip.Prefix{netip.PrefixFrom(r.at.Addr(), 32)}})
+		return effort.Must(smtp.Open(ctx, dialFrom{h.places["a"], dialer}, "mx.test", r.at, smtp.SessionOptions{
 			HelloName: "probe.test", ReturnPath: "back@probe.test", TLS: smtp.TLSOff, Limits: limits}))(t)
-		return r, s
+	}
+	open := func(unacknowledged time.Duration) (*cutReceiver, *smtp.Session) {
+		r := newCutReceiver(t, h.places[labHome])
+		return r, dial(t.Context(), r, unacknowledged)
 	}
 	ask := func(s *smtp.Session, local string) error {
 		_, err := s.Probe(t.Context(), []smtp.Address{{Local: local, Domain: "mx.test"}}, smtp.Ask{})
@@ -551,6 +568,12 @@ func TestACutEndsWhatIsUnderWay(t *testing.T) {
 	for i, s := range []*smtp.Session{shortSession, longSession, idleSession} {
 		effort.OK(t, ask(s, fmt.Sprintf("before%d", i)))
 	}
+	old := <-short.conns
+	effort.Within(t, "our system has acknowledged all", func() bool {
+		n := 1
+		_ = old.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
+		return n == 0
+	})
 	h.cut("a", labHome)
 	asked := make(chan error, 1)
 	go func() { asked <- ask(longSession, "late") }()
@@ -568,6 +591,12 @@ func TestACutEndsWhatIsUnderWay(t *testing.T) {
 		t.Error("the slot of a session whose end nobody knows is free")
 	default:
 	}
+	effort.ErrorIf(t, len(short.ended) > 0, "the receiver has noticed the end of a session without being told")
+	began, from := time.Now(), *shortSession.Ending().Lost.Load()
+	again := dial(smtp.DialFrom(t.Context(), from), short, time.Hour)
+	effort.ErrIs(t, <-short.ended, syscall.ECONNRESET, "the end of the lost session at the receiver")
+	t.Logf("a session from the same port opened after %v", time.Since(began))
+	again.Quit()
 	for line := next(short.lines); line != ""; line = next(short.lines) {
 		effort.ErrorIf(t, strings.HasPrefix(line, "RSET") || strings.Contains(line, "late"),
 			"came after the heal: %s", line)

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -82,13 +83,20 @@ type Handle struct {
 
 // ConnSlot is one SMTP connection to a receiver. ConnSlot exists from before the dial.
 type ConnSlot struct {
+	From netip.AddrPort // dial from here, where a lost session was: see Reached. The zero value: from any port
+
 	entry     *entry
 	node      *Slots
+	line      Line
 	workspace uuid.UUID    // the workspace that took the slot of the node
 	version   uint64       // the share version of its work; guarded by Registry.mu
 	busy      bool         // work is under way; guarded by Registry.mu
 	silent    *smtp.Ending // ended here, and perhaps not yet at the receiver; nil: not ended; guarded by Registry.mu
 	aside     bool         // silent, and without a slot of the node; guarded by Registry.mu
+	over      *ConnSlot    // the slot of the lost session; nil: From is any port, or this slot is closed
+	heir      bool         // silent, and over of a slot that isn't closed; guarded by Registry.mu
+	tries     int          // how often it was; guarded by Registry.mu
+	next      time.Time    // not again before this time; guarded by Registry.mu
 	closed    bool         // guarded by Registry.mu
 	cancel    func()       // ends the work; guarded by Registry.mu
 	ended     atomic.Bool  // ApplyShares ended it, so nothing is learned from its end
@@ -212,16 +220,19 @@ func (p *entry) excess() []*ConnSlot {
 	}
 	now := p.share.Load()
 	var out, rest []*ConnSlot
+	silent := 0
 	for s := range p.slots {
 		switch {
+		case s.heir:
 		case s.silent != nil:
+			silent++
 		case s.busy && s.version != now.Version:
 			out = append(out, s)
 		default:
 			rest = append(rest, s)
 		}
 	}
-	if more := len(rest) - max(0, now.Of(p.allow(p.Key)).Connections-p.countSilent()); more > 0 {
+	if more := len(rest) - max(0, now.Of(p.allow(p.Key)).Connections-silent); more > 0 {
 		out = append(out, rest[:more]...)
 	}
 	return out
@@ -260,17 +271,20 @@ func (l *Registry) SilentCount() (sum int) {
 	return sum
 }
 
-// Silent returns how many sessions ended here and may still be open at the receiver, and when the first of them is over
-// at the latest.
+// Silent returns how many sessions ended here, may still be open at the receiver and aren't being taken over, and when
+// the first of them is over at the latest.
 func (s *Handle) Silent() (n int, first time.Time) {
 	s.registry.mu.Lock()
 	defer s.registry.mu.Unlock()
 	for one := range s.slots {
-		if one.silent != nil && (first.IsZero() || one.silent.Until.Before(first)) {
+		if one.silent == nil || one.heir {
+			continue
+		}
+		if n++; first.IsZero() || one.silent.Until.Before(first) {
 			first = one.silent.Until
 		}
 	}
-	return s.countSilent(), first
+	return n, first
 }
 
 // countSilent is how many connections only wait for the receiver to end them. Under Registry.mu.
@@ -336,19 +350,81 @@ func (p *entry) dropUnused() {
 	}
 }
 
+// Line is where a session leads: from our address, if one is chosen, to a host's. Now is the time of the dial.
+type Line struct {
+	Source, Host netip.Addr
+	Now          time.Time
+}
+
 // Dial takes a connection slot. Dial returns nil if the receiver already has most slots here, with the slots of earlier
 // actors. Dial also returns nil if the caller's share isn't the present share. workspace is the one that took the
-// node's slot.
-func (s *Handle) Dial(turn uint64, most int, workspace uuid.UUID, slots *Slots) *ConnSlot {
+// node's slot. If the session takes over a lost one on the same line (see Reached), other silent sessions may have more
+// slots: the receiver gets none more, and other nodes wait for them.
+func (s *Handle) Dial(turn uint64, most int, workspace uuid.UUID, slots *Slots, to Line) *ConnSlot {
 	s.registry.mu.Lock()
 	defer s.registry.mu.Unlock()
-	if s.share.Load().Version != turn || len(s.slots) >= most {
+	live, silent := 0, 0
+	for one := range s.slots {
+		switch {
+		case one.silent == nil:
+			live++
+		case !one.heir: // else counted with its heir
+			silent++
+		}
+	}
+	if s.share.Load().Version != turn || live >= most {
 		return nil
 	}
-	one := &ConnSlot{entry: s.entry, node: slots, workspace: workspace, version: turn}
+	one := &ConnSlot{entry: s.entry, node: slots, workspace: workspace, version: turn, line: to}
+	isFull := live+silent >= most
+	if old := s.findLost(to, isFull); old != nil {
+		one.over, one.From, old.heir = old, *old.silent.Lost.Load(), true
+		old.tries++
+		old.next = to.Now.Add(min(time.Second<<old.tries, time.Minute))
+	} else if isFull {
+		return nil
+	}
 	s.slots[one] = struct{}{}
 	return one
 }
+
+// findLost returns the slot of a lost session on a line; nil: none. If a slot is free, only the first try is worth it.
+// Under Registry.mu.
+func (p *entry) findLost(to Line, isFull bool) (found *ConnSlot) {
+	for s := range p.slots {
+		if s.silent == nil || s.heir || s.line.Host != to.Host || to.Now.Before(s.next) || s.tries > 0 && !isFull {
+			continue
+		}
+		from := s.silent.Lost.Load()
+		if from == nil || to.Source.IsValid() && to.Source.Unmap() != from.Addr().Unmap() ||
+			isTranslated(from.Addr(), to.Host) {
+			continue
+		}
+		if found == nil || s.tries < found.tries {
+			found = s
+		}
+	}
+	return found
+}
+
+// isTranslated reports whether a host certainly sees another address and port of ours.
+func isTranslated(from, host netip.Addr) bool {
+	var internet smtp.DialGuard
+	return internet.Allows(host) && !internet.Allows(from)
+}
+
+// Reached notes that the host's system answered the dial, with a connection or with RST. If the dial came from the port
+// of a lost session, the host no longer has that session: it answers a SYN for a connection that it still has with an
+// ACK, our system answers that with RST, and the repeated SYN opens a connection (RFC 9293 §3.5.1, §3.10.7.4). So the
+// host never has both.
+func (s *ConnSlot) Reached() {
+	if s.over != nil {
+		s.over.Close()
+	}
+}
+
+// NotBound notes that From couldn't be used, because another connection has the port.
+func (s *ConnSlot) NotBound() { s.over.silent.Lost.Store(nil) }
 
 // Begin notes that work begins which a share version (turn) permitted, and how to cancel the work. False: the version
 // is old, so the work must not begin.
@@ -398,6 +474,9 @@ func (s *ConnSlot) Close() {
 	}
 	s.closed, s.busy = true, false
 	delete(s.entry.slots, s)
+	if s.over != nil {
+		s.over.heir, s.over = false, nil
+	}
 	if s.aside {
 		s.node.endAside()
 	} else {

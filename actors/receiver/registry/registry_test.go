@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"math/rand/v2"
+	"net/netip"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -42,7 +43,7 @@ func dialled(t *testing.T, s *Handle, n int, cancel func()) []*ConnSlot {
 	var out []*ConnSlot
 	for range n {
 		effort.FatalIf(t, !slots.Take(uuid.Nil, 1), "no slot")
-		one := s.Dial(s.share.Load().Version, n, uuid.Nil, slots)
+		one := s.Dial(s.share.Load().Version, n, uuid.Nil, slots, Line{})
 		effort.FatalIf(t, one == nil || !one.Begin(s.share.Load().Version, cancel), "no socket")
 		out = append(out, one)
 	}
@@ -143,7 +144,7 @@ func TestASilentSessionKeepsItsPlace(t *testing.T) {
 			if !slots.Take(uuid.Nil, 1) {
 				return nil
 			}
-			one := slot.Dial(slot.Share().Version, 2, uuid.Nil, slots)
+			one := slot.Dial(slot.Share().Version, 2, uuid.Nil, slots, Line{})
 			if one == nil {
 				slots.Give(uuid.Nil)
 			}
@@ -178,6 +179,61 @@ func TestASilentSessionKeepsItsPlace(t *testing.T) {
 	})
 }
 
+// TestALostSessionIsTakenOver: the next session on the same line is dialled from its port and needs no place beside it.
+// Others see a silent session until the host has answered. If it doesn't, or the port is in use, all stays as it was.
+func TestALostSessionIsTakenOver(t *testing.T) {
+	l, slot := granted(1)
+	slots, from := NewSlots(9), netip.MustParseAddrPort("10.0.0.1:4000")
+	line := Line{Source: from.Addr(), Host: netip.MustParseAddr("10.0.0.9"), Now: time.Unix(0, 0)}
+	dial := func(to Line) *ConnSlot { return slot.Dial(slot.Share().Version, 1, uuid.Nil, slots, to) }
+	silent := func() int { return l.SilentCount() + len(l.Silent()) - 1 }
+	first, end := dial(line), &smtp.Ending{Gone: make(chan struct{})}
+	first.CloseWhen(end)
+	effort.ErrorIf(t, dial(line) != nil, "the receiver may have the session, and there is another one")
+	end.Lost.Store(&from)
+	other := line
+	other.Source = netip.MustParseAddr("10.0.0.2")
+	effort.ErrorIf(t, dial(other) != nil || dial(Line{}) != nil, "taken over on another line")
+	other = line
+	other.Host = netip.MustParseAddr("9.9.9.9")
+	first.line = other
+	effort.ErrorIf(t, dial(other) != nil, "taken over through a translator of addresses")
+	first.line = line
+	second := dial(line)
+	effort.MustBe(t, second.From, from, "dialled from")
+	effort.ErrorIf(t, dial(line) != nil || silent() != 1 || l.Sessions() != 1, "taken over twice, or not silent any more")
+	second.Close() // the host did not answer
+	effort.ErrorIf(t, dial(line) != nil || silent() != 1, "tried again at once, or not silent any more")
+	line.Now = line.Now.Add(2 * time.Second)
+	third := dial(line)
+	third.Reached()
+	effort.ErrorIf(t, l.SilentCount() != 0 || dial(line) != nil, "the host has a new session, and perhaps the old one")
+	third.CloseWhen(end)
+	end.Lost.Store(&from)
+	dial(line).NotBound()
+	line.Now = line.Now.Add(time.Hour)
+	effort.ErrorIf(t, dial(line) != nil || silent() != 1, "tried again from a port that is in use")
+}
+
+// TestASmallerShareTakesLostSessionsOver: as many at a time as it has sessions.
+func TestASmallerShareTakesLostSessionsOver(t *testing.T) {
+	l, slot := granted(4)
+	for n, one := range dialled(t, slot, 4, func() {}) {
+		from, end := netip.AddrPortFrom(netip.IPv6Loopback(), uint16(n+1)), &smtp.Ending{Gone: make(chan struct{})}
+		end.Lost.Store(&from)
+		one.CloseWhen(end)
+	}
+	l.apply(of(1, 4))
+	for left := 3; left >= 0; left-- {
+		one := slot.Dial(slot.Share().Version, 1, uuid.Nil, NewSlots(9), Line{})
+		effort.FatalIf(t, one == nil || slot.Dial(slot.Share().Version, 1, uuid.Nil, NewSlots(9), Line{}) != nil,
+			"not one session is opened with %d silent ones", left)
+		one.Reached()
+		effort.MustBe(t, l.SilentCount(), left, "silent sessions")
+		one.Close()
+	}
+}
+
 // TestSilentSessionsCountInAShare: others make room for them.
 func TestSilentSessionsCountInAShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -208,7 +264,7 @@ func TestApplyingSharesEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		effort.ErrIs(t, l.ApplyShares(ctx, of(0, 1)), context.DeadlineExceeded, "error")
-		effort.ErrorIf(t, one.MayGoOn(0) || slot.Dial(1, 1, uuid.Nil, NewSlots(1)) != nil, "the old share holds on")
+		effort.ErrorIf(t, one.MayGoOn(0) || slot.Dial(1, 1, uuid.Nil, NewSlots(1), Line{}) != nil, "the old share holds on")
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		effort.ErrIs(t, l.ApplyShares(ctx, of(0, 1)), context.DeadlineExceeded, "error of the second call")
@@ -225,12 +281,12 @@ func TestWhatWasPermittedBefore(t *testing.T) {
 		l, slot := granted(9)
 		l.apply(of(2, 3))
 		turn := slot.share.Load().Version
-		one := slot.Dial(turn, 9, uuid.Nil, NewSlots(9))
+		one := slot.Dial(turn, 9, uuid.Nil, NewSlots(9), Line{})
 		l.apply(of(tc.k, 3))
 		if got := one.Begin(turn, func() {}); got != tc.may || one.MayGoOn(turn) != tc.may {
 			t.Errorf("%s: begun %v, may go on %v", tc.name, got, one.MayGoOn(turn))
 		}
-		next := slot.Dial(turn, 9, uuid.Nil, NewSlots(9))
+		next := slot.Dial(turn, 9, uuid.Nil, NewSlots(9), Line{})
 		effort.ErrorIf(t, (next != nil) != tc.may, "%s: dialled %v", tc.name, next != nil)
 	}
 }
@@ -241,9 +297,9 @@ func TestSocketsAreCountedOverActors(t *testing.T) {
 	sockets := dialled(t, first, 3, func() {})
 	first.Leave()
 	second := l.Enter("x", first.allow)
-	effort.ErrorIf(t, second.Dial(0, 3, uuid.Nil, NewSlots(3)) != nil, "a fourth socket of three")
+	effort.ErrorIf(t, second.Dial(0, 3, uuid.Nil, NewSlots(3), Line{}) != nil, "a fourth socket of three")
 	sockets[0].Close()
-	effort.ErrorIf(t, second.Dial(0, 3, uuid.Nil, NewSlots(3)) == nil, "no socket though one is free")
+	effort.ErrorIf(t, second.Dial(0, 3, uuid.Nil, NewSlots(3), Line{}) == nil, "no socket though one is free")
 }
 
 // TestSharesAreAppliedToManyAtOnce: actors come, dial, work and go while shares change.
@@ -258,7 +314,7 @@ func TestSharesAreAppliedToManyAtOnce(t *testing.T) {
 				s := l.Enter("x", func(string) throttle.Limits { return openedWide() })
 				s.Listen(func(any) {})
 				now, slots := s.share.Load(), NewSlots(1)
-				if one := s.Dial(now.Version, now.Of(openedWide()).Connections, uuid.Nil, slots); one != nil && slots.Take(uuid.Nil, 1) {
+				if one := s.Dial(now.Version, now.Of(openedWide()).Connections, uuid.Nil, slots, Line{}); one != nil && slots.Take(uuid.Nil, 1) {
 					if one.Begin(now.Version, func() {}) {
 						one.MarkIdle()
 					}

@@ -116,7 +116,7 @@ func (ss *sessions) openFirst(v *View) bool {
 			ss.queues.setAside(now, l, now.Add(slotEvery)) // flows with fewer sessions may wait in other queues
 			continue
 		}
-		slot := ss.takeSlot(v, f)
+		slot := ss.takeSlot(v, f, c, o)
 		if slot == nil {
 			return false
 		}
@@ -152,7 +152,7 @@ func (ss *sessions) openMore(v *View) {
 				if f = ss.claimSlot(now, l, l.First()); f == nil {
 					break
 				}
-				slot = ss.takeSlot(v, f)
+				slot = ss.takeSlot(v, f, c, o)
 			}
 			if slot == nil {
 				ss.served = append(ss.served[i:], ss.served[:i]...) // the queue keeps its turn
@@ -345,8 +345,9 @@ func (ss *sessions) claimSlot(now time.Time, l *hostQueue, f *flow) *flow {
 }
 
 // takeSlot returns a connection slot for one more session, after claimSlot; nil: no slot is free.
-func (ss *sessions) takeSlot(v *View, f *flow) *registry.ConnSlot {
-	slot := ss.allowance.handle.Dial(ss.allowance.version, v.limits.Connections, f.Workspace(), ss.options.Slots)
+func (ss *sessions) takeSlot(v *View, f *flow, c *candidate, o *egressPath) *registry.ConnSlot {
+	slot := ss.allowance.handle.Dial(ss.allowance.version, v.limits.Connections, f.Workspace(), ss.options.Slots,
+		registry.Line{Source: o.Addr, Host: c.at, Now: v.now})
 	if slot == nil { // silent sessions or an earlier actor have them, or the share has changed
 		_, until := ss.allowance.handle.Silent()
 		ss.blocks.add(wire.Cause_CONNECTIONS, until)

@@ -22,6 +22,10 @@ func (sc *Scheduler) SessionOpened(now time.Time, id int, shown throttle.Shown, 
 		sc.sessions.beginSession(now, s)
 		return
 	}
+	if s.slot.From.IsValid() && failed.Attempt.Stage == smtp.StageConnect && sc.sessions.countOpenAt(s.host.host) > 0 {
+		sc.sessions.loseSession(now, s) // perhaps a firewall keeps the port of the lost session closed
+		return
+	}
 	s.queue.barren.note(s.dialled, now, failed)
 	sc.sessions.loseSession(now, s)
 	sc.recorder.recordFailure(now, s, failed)

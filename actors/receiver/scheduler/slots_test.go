@@ -2,6 +2,8 @@ package scheduler
 
 import (
 	"fmt"
+	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"rollcall/actors/wire"
 	"rollcall/config/effort"
 	"rollcall/smtp"
+	"rollcall/smtp/throttle"
 )
 
 // settled is when what others may have used of the rates before the scheduler began is over.
@@ -84,19 +87,48 @@ func TestWithoutASlotTheReceiverWaitsAndSaysSo(t *testing.T) {
 	}
 }
 
-// TestSilentSessionsSayForHowLong: they hold all sessions of the receiver, and the time until their end isn't the
-// receiver's fault.
-func TestSilentSessionsSayForHowLong(t *testing.T) {
-	sc := slotWorkspaces(t, registry.NewSlots(4), 1)
+// silenced is a scheduler whose silent sessions hold all sessions of the receiver. Each ends a minute after another.
+func silenced(t *testing.T) (sc *Scheduler, ends []*smtp.Ending) {
+	sc = slotWorkspaces(t, registry.NewSlots(4), 1)
 	most := sc.options.Allow(sc.key).Connections
+	line := registry.Line{Host: sc.queues.hostQueue(begin, hosts("mx1")).candidates[0].at}
 	for n := range most {
-		one := sc.allowance.handle.Dial(0, most, uuid.Nil, registry.NewSlots(most))
-		one.CloseWhen(&smtp.Ending{Gone: make(chan struct{}), Until: settled.Add(time.Duration(most-n) * time.Minute)})
+		one := sc.allowance.handle.Dial(0, most, uuid.Nil, registry.NewSlots(most), line)
+		ends = append(ends, &smtp.Ending{Gone: make(chan struct{}), Until: settled.Add(time.Duration(n+1) * time.Minute)})
+		one.CloseWhen(ends[n])
 	}
+	return sc, ends
+}
+
+// TestSilentSessionsSayForHowLong: and nothing is opened beside them.
+func TestSilentSessionsSayForHowLong(t *testing.T) {
+	sc, ends := silenced(t)
 	effort.MustBe(t, opened(sc), 0, "sessions are opened beside those that the receiver may count")
 	b := sc.explainBlocked(settled)
-	if want := fmt.Sprintf("may also count %d that", most); b.Cause != wire.Cause_CONNECTIONS ||
+	if want := fmt.Sprintf("may also count %d that", len(ends)); b.Cause != wire.Cause_CONNECTIONS ||
 		!b.Until.Equal(settled.Add(time.Minute)) || !strings.Contains(b.Why, want) {
 		t.Errorf("it waits for %s until %s: %s", b.Cause, b.Until, b.Why)
+	}
+}
+
+// TestALostSessionsPortTeachesNothingBesideOthers: the next session is dialled from there. If that fails while the host
+// serves another session, the port is the cause; otherwise the host is down.
+func TestALostSessionsPortTeachesNothingBesideOthers(t *testing.T) {
+	for served, failures := range map[bool]int{true: 0, false: 1} {
+		sc, ends := silenced(t)
+		from := netip.MustParseAddrPort("10.0.0.1:4000")
+		ends[0].Lost.Store(&from)
+		effort.MustBe(t, opened(sc), 1, "sessions are opened")
+		var s *session
+		for _, s = range sc.sessions.all {
+			effort.Is(t, s.slot.From, from, "dialled from")
+		}
+		if served {
+			sc.sessions.all[0] = &session{host: s.host, path: s.path, queue: s.queue, ready: true, slot: &registry.ConnSlot{}}
+		}
+		failed := judged(smtp.Address{}, &smtp.Failure{Stage: smtp.StageConnect, Err: os.ErrDeadlineExceeded})
+		sc.SessionOpened(settled, s.id, throttle.Shown{}, &failed)
+		effort.Is(t, s.host.failures, failures, "failures of a host that serves another one:", served)
+		effort.Is(t, sc.allowance.learned.Connections.Most, 0, "sessions that it allows")
 	}
 }
