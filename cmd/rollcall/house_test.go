@@ -90,7 +90,8 @@ var parsed = sync.OnceValues(func() (all []source, err error) {
 var mayImport = map[string][]string{
 	"cmd":    {"config", "http", "actors", "ledger", "cluster", "smtp"},
 	"config": {"smtp"},
-	"http":   {"docs", "ledger", "smtp"},
+	// What operators see is one type of actors/inspect: JSON between nodes and of the API, page and table.
+	"http":   {"actors/inspect", "docs", "ledger", "smtp"},
 	"docs":   {}, // the parts that nodes serve
 	"actors": {"actors", "ledger", "cluster", "smtp"},
 	// A receiver never sees money.
