@@ -127,7 +127,7 @@ func (c *Capacity) Tighten(n int, now time.Time) {
 		c.Hold = CapacityHold
 	case n >= c.Most: // several sessions report the same limit
 		return
-	case n >= c.Most-max(1, c.Step): // a try with more sessions failed
+	case c.Step > 0 && n >= c.Most-c.Step: // a try with more sessions failed
 		c.Hold = min(2*c.Hold, CapacityHoldMost)
 	}
 	c.Most, c.Step, c.Until = n, 0, now.Add(c.Hold)

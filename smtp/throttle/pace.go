@@ -429,9 +429,9 @@ func (p *Pace) OnOtherLimit(now time.Time) {
 
 // Cost notes how long no session could be opened. If a raise was taken back just before, this time was the penalty for
 // the raise.
-func (p *Pace) Cost(since, now time.Time) {
+func (p *Pace) Cost(since time.Time, lasted time.Duration, now time.Time) {
 	if p.stepped.After(since.Add(-PenaltyWithin)) {
-		p.failedTrial(now, now.Sub(since), p.rate)
+		p.failedTrial(now, lasted, p.rate)
 	}
 }
 

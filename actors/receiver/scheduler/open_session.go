@@ -267,10 +267,11 @@ type openings struct {
 	heldAt    time.Time
 	held      int // how often holdUntil was set in a row
 
-	failedAt time.Time // since when no session could be opened; zero: sessions open
-	judged   bool      // the cause of the failure was judged
-	upAt     time.Time // when a session last opened after such a time
-	relapses int
+	failedAt   time.Time // since when no session could be opened; zero: sessions open
+	lastFailed time.Time // when the newest one could not
+	judged     bool      // the cause of the failure was judged
+	upAt       time.Time // when a session last opened after such a time
+	relapses   int
 }
 
 func (op *openings) beginSearch(now time.Time) {
@@ -403,9 +404,11 @@ func (op *openings) wasOpened(now time.Time, s *session, n, opening int) {
 	}
 	op.borne = max(op.borne, n+1)
 	if !op.failedAt.IsZero() && s.dialled.After(op.failedAt) {
-		op.rate.Cost(now.Sub(op.failedAt), now)
-		s.path.pace.Cost(op.failedAt, now)
-		op.allowance.learned.Connections.Cost(now.Sub(op.failedAt), now)
+		// Nobody may have tried before: so it lasted at most twice as long as is known.
+		lasted := min(now.Sub(op.failedAt), 2*op.lastFailed.Sub(op.failedAt))
+		op.rate.Cost(lasted, now)
+		s.path.pace.Cost(op.failedAt, lasted, now)
+		op.allowance.learned.Connections.Cost(lasted, now)
 		op.failedAt, op.upAt = time.Time{}, now
 	}
 	if s.host.last.Attempt.Stage <= smtp.StageTLS { // sessions can be opened, so later failures have another cause
@@ -414,9 +417,9 @@ func (op *openings) wasOpened(now time.Time, s *session, n, opening int) {
 }
 
 // notOpened handles a session that could not be opened, because its host is down, or because we open too many or too
-// fast. open is how many sessions its host serves; all counts the whole receiver's. False: it failed for another
-// reason.
-func (op *openings) notOpened(now time.Time, s *session, judged Judgement, open, all int) bool {
+// fast. open is how many sessions its host serves; held is how many the receiver held (countHeld). False: it failed for
+// another reason.
+func (op *openings) notOpened(now time.Time, s *session, judged Judgement, open, held int) bool {
 	n := max(s.beside, open)
 	op.room = 1
 	if !comeLater(&judged, s.queue.barren.whole.good, now, open) {
@@ -425,19 +428,20 @@ func (op *openings) notOpened(now time.Time, s *session, judged Judgement, open,
 	}
 	before := op.dialledLately(s.dialled)
 	first := op.failedAt.IsZero() // failures right after the first say nothing new
+	op.lastFailed = now
 	sent, _, since := s.path.pace.LastBad()
 	slowed := !since.IsZero() && since.Before(s.dialled) && now.Sub(sent) < throttle.PenaltyWithin // one cause at a time
 	if first {
 		op.failedAt, op.judged = now, false
-		if !slowed && !s.path.pace.Alone() && op.rate.Refused(s.dialled, now, max(n, all)) {
+		if !slowed && !s.path.pace.Alone() && op.rate.Refused(s.dialled, now, max(n, held)) {
 			s.path.pace.OnOtherLimit(now)
 			first, op.judged = false, true
 		}
 	}
 	if n > 0 && !s.path.pace.Alone() {
-		crowded := first && !slowed
+		crowded := !slowed && (first || s.dialled.Before(op.failedAt)) // of several at once each one shows a lower limit
 		if crowded {
-			op.noteCrowded(now, s, judged, max(n, all))
+			op.noteCrowded(now, s, judged, max(n, held))
 		}
 		if open > 0 {
 			if !crowded {

@@ -72,8 +72,7 @@ func (sc *Scheduler) takeReport(now time.Time, s *session, r *Report) {
 // takeTrouble acts on a reply that is about the host or about us.
 func (sc *Scheduler) takeTrouble(now time.Time, s *session, judged Judgement) {
 	sc.dirty = true
-	open, _ := sc.sessions.countSessions(now)
-	if s.ready || !sc.opening.notOpened(now, s, judged, sc.sessions.countOpenAt(s.host.host), open) {
+	if s.ready || !sc.opening.notOpened(now, s, judged, sc.sessions.countOpenAt(s.host.host), sc.sessions.countHeld(now, s)) {
 		sc.paths.takeTrouble(now, s.place(), trouble{judged, s.ready, s.answers > 0, s.tls, s.sent()})
 	}
 }
