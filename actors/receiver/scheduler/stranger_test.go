@@ -640,7 +640,7 @@ func (tr *trial) arrived(s OpenSession, l *liveSession) {
 			tr.failedToOpen(tr.turn/2, s, l, &smtp.Failure{Stage: smtp.StageConnect, Err: errors.New("connection refused")})
 			return
 		}
-		tr.failedToOpen(tr.turn*3/2, s, l, &smtp.Failure{Stage: smtp.StageGreeting, Reply: reply})
+		tr.failedToOpen(tr.turn/2, s, l, &smtp.Failure{Stage: smtp.StageGreeting, Reply: reply}) // an opened one takes EHLO too
 		return
 	}
 	l.open, l.s.greeted = true, tr.now
