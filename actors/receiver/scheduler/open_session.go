@@ -439,7 +439,8 @@ func (op *openings) notOpened(now time.Time, s *session, judged Judgement, open,
 		}
 	}
 	if n > 0 && !s.path.pace.Alone() {
-		crowded := !slowed && (first || s.dialled.Before(op.failedAt)) // of several at once each one shows a lower limit
+		// Of several that are refused at once, each one shows a lower limit.
+		crowded := !slowed && (first || s.dialled.Before(op.failedAt))
 		if crowded {
 			op.noteCrowded(now, s, judged, max(n, held))
 		}

@@ -72,7 +72,8 @@ func (sc *Scheduler) takeReport(now time.Time, s *session, r *Report) {
 // takeTrouble acts on a reply that is about the host or about us.
 func (sc *Scheduler) takeTrouble(now time.Time, s *session, judged Judgement) {
 	sc.dirty = true
-	if s.ready || !sc.opening.notOpened(now, s, judged, sc.sessions.countOpenAt(s.host.host), sc.sessions.countHeld(now, s)) {
+	open, held := sc.sessions.countOpenAt(s.host.host), sc.sessions.countHeld(now, s)
+	if s.ready || !sc.opening.notOpened(now, s, judged, open, held) {
 		sc.paths.takeTrouble(now, s.place(), trouble{judged, s.ready, s.answers > 0, s.tls, s.sent()})
 	}
 }

@@ -84,8 +84,8 @@ func (ss *sessions) countOpenAt(host string) (n int) {
 	return n
 }
 
-// countHeld counts the sessions that the receiver presumably held when it refused one: the open ones, and those that were
-// dialled before it and haven't failed.
+// countHeld counts the sessions that the receiver presumably held when it refused one: the open ones, and those that
+// were dialled before it and haven't failed.
 func (ss *sessions) countHeld(now time.Time, refused *session) (n int) {
 	for _, s := range ss.all {
 		if s.ready || s.dialled.Before(refused.dialled) && s.heldUpAt(false).After(now) {

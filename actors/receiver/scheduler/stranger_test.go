@@ -640,7 +640,8 @@ func (tr *trial) arrived(s OpenSession, l *liveSession) {
 			tr.failedToOpen(tr.turn/2, s, l, &smtp.Failure{Stage: smtp.StageConnect, Err: errors.New("connection refused")})
 			return
 		}
-		tr.failedToOpen(tr.turn/2, s, l, &smtp.Failure{Stage: smtp.StageGreeting, Reply: reply}) // an opened one takes EHLO too
+		// An opened session takes a turn more, for EHLO.
+		tr.failedToOpen(tr.turn/2, s, l, &smtp.Failure{Stage: smtp.StageGreeting, Reply: reply})
 		return
 	}
 	l.open, l.s.greeted = true, tr.now
