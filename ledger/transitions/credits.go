@@ -10,7 +10,8 @@ import (
 	"rollcall/ledger"
 )
 
-// Which outcomes cost a credit is said by ledger.Counts.Charged and smtp.Outcome.Free; what moves is said here.
+// Which outcomes cost a credit is said by ledger.Counts.Charged and smtp.Outcome.Free; what moves is said here. For
+// outcomes, settle in settle.go calls moveHeld.
 
 // creditsMax bounds all credits ever granted to a workspace: not every JSON reader is exact above 2^53.
 const creditsMax = 1 << 53
@@ -160,9 +161,9 @@ func renewMessages(t Tables, workspace uuid.UUID) error {
 	return nil
 }
 
-// settled moves credits out of held: charged to spent, free to available. It writes their entries, and funds waiting
+// moveHeld moves credits out of held: charged to spent, free to available. It writes their entries, and funds waiting
 // verifications from the free ones.
-func settled(t Tables, v *Row, number int64, charged, free ledger.Credits) error {
+func moveHeld(t Tables, v *Row, number int64, charged, free ledger.Credits) error {
 	var entries []Entry
 	for _, e := range []Entry{
 		{Subject: v.ID, Number: number, Kind: ledger.EntryCharge, Workspace: v.Workspace, Amount: charged},
@@ -218,7 +219,7 @@ func correct(t Tables, c ledger.Correction, by ledger.Balance) error {
 		return fmt.Errorf("write correction: %w", err)
 	}
 	if err := t.Log(ledger.LogLine{Action: "audit correct", Workspace: c.Workspace, Subject: c.Subject,
-		Old: found(c), New: moved(c), Reason: c.Reason}); err != nil {
+		Old: findingsText(c), New: entriesText(c), Reason: c.Reason}); err != nil {
 		return err
 	}
 	if c.Workspace == uuid.Nil {
@@ -249,8 +250,8 @@ func correct(t Tables, c ledger.Correction, by ledger.Balance) error {
 	return renewMessages(t, c.Workspace)
 }
 
-// found and moved describe a correction for the operator log.
-func found(c ledger.Correction) string {
+// findingsText and entriesText describe a correction for the operator log.
+func findingsText(c ledger.Correction) string {
 	text := fmt.Sprintf("%s %s", c.Findings[0].Invariant, c.Findings[0].Detail)
 	if more := len(c.Findings) - 1; more > 0 {
 		text = fmt.Sprintf("%s; and %d more", text, more)
@@ -258,7 +259,7 @@ func found(c ledger.Correction) string {
 	return text
 }
 
-func moved(c ledger.Correction) string {
+func entriesText(c ledger.Correction) string {
 	text := ""
 	for _, e := range c.Entries {
 		if e.Number == ledger.CorrectionMoved {

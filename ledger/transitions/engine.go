@@ -99,14 +99,6 @@ func step(t Tables, v *Row, m move) error {
 	return nil
 }
 
-// worked runs do on a verification that the caller has leased, in one transaction. If again reports that an earlier
-// run of the same call was committed, that result counts even if the lease has ended since. ErrNoSuchVerification,
-// ErrStaleEpoch.
-func (e Engine) worked(ctx context.Context, l ledger.Lease, again func(v *Row) bool,
-	do func(t Tables, v *Row) error) (ledger.Verification, error) {
-	return e.workedIn(ctx, Scope{}, l, again, do)
-}
-
 // paid is worked for changes that may affect the workspace's account. The workspace usually comes from the context;
 // otherwise it is looked up.
 func (e Engine) paid(ctx context.Context, l ledger.Lease, again func(v *Row) bool,
@@ -119,7 +111,7 @@ func (e Engine) paid(ctx context.Context, l ledger.Lease, again func(v *Row) boo
 		}
 		in.Workspace = v.Workspace
 	}
-	return e.workedIn(ctx, in, l, again, do)
+	return e.worked(ctx, in, l, again, do)
 }
 
 // rowsOf runs transactions about one verification.
@@ -133,7 +125,10 @@ func (db rowsOf) readRow(ctx context.Context, id uuid.UUID) (v *Row, err error) 
 	return v, err
 }
 
-func (e Engine) workedIn(ctx context.Context, in Scope, l ledger.Lease, again func(v *Row) bool,
+// worked runs do on a verification that the caller has leased, in one transaction. If again reports that an earlier
+// run of the same call was committed, that result counts even if the lease has ended since. ErrNoSuchVerification,
+// ErrStaleEpoch.
+func (e Engine) worked(ctx context.Context, in Scope, l ledger.Lease, again func(v *Row) bool,
 	do func(t Tables, v *Row) error) (ledger.Verification, error) {
 	return e.db.updateRow(ctx, in, func(t Tables) (*Row, error) {
 		v, err := t.Read(l.Verification)

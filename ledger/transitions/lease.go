@@ -11,7 +11,8 @@ import (
 	"rollcall/ledger"
 )
 
-// Lease leases free verifications, each at a new epoch.
+// Lease leases free verifications, each at a new epoch. How long a lease lasts is leaseTTL in
+// actors/dispatcher/leases.go.
 func (e Engine) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration, except ...uuid.UUID) (
 	[]ledger.Verification, error) {
 	if node == uuid.Nil {
@@ -24,7 +25,7 @@ func (e Engine) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.D
 	// knowledge, even while the next run was at work.
 	var taken, leased []ledger.Verification
 	err := e.db.writeFree(ctx, func(t Tables) (err error) {
-		leased, err = still(t, node, taken)
+		leased, err = stillLeased(t, node, taken)
 		if err != nil || len(leased) > 0 {
 			return err
 		}
@@ -40,9 +41,9 @@ func (e Engine) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.D
 	return leased, nil
 }
 
-// still returns those verifications that a node has leased, each once, with its current epoch and state. Another run
-// than the first may have taken one, even a run that is not over yet.
-func still(t Tables, node uuid.UUID, list []ledger.Verification) ([]ledger.Verification, error) {
+// stillLeased returns those verifications that a node has leased, each once, with its current epoch and state. Another
+// run than the first may have taken one, even a run that is not over yet.
+func stillLeased(t Tables, node uuid.UUID, list []ledger.Verification) ([]ledger.Verification, error) {
 	var mine []ledger.Verification
 	for _, v := range list {
 		if slices.ContainsFunc(mine, func(m ledger.Verification) bool { return m.ID == v.ID }) {
@@ -105,7 +106,7 @@ func (e Engine) Refuse(ctx context.Context, l ledger.Lease, issue ledger.Issue) 
 	again := func(v *Row) bool {
 		return v.Status == ledger.Failed && v.Issue != nil && *v.Issue == issue
 	}
-	v, err := e.worked(ctx, l, again, func(t Tables, v *Row) error {
+	v, err := e.worked(ctx, Scope{}, l, again, func(t Tables, v *Row) error {
 		if v.Status != ledger.Preparing || issue.Code == "" || issue.Code == ledger.CreditsRequired ||
 			len(issue.Text) > ledger.IssueTextMax {
 			return ledger.ErrIllegal
@@ -162,7 +163,7 @@ func prepare(t Tables, v *Row) error {
 // stores the expected end. Cancelling stays as it is.
 func (e Engine) Wait(ctx context.Context, l ledger.Lease, o ledger.Estimate) (ledger.Verification, error) {
 	never := func(*Row) bool { return false }
-	v, err := e.worked(ctx, l, never, func(t Tables, v *Row) error {
+	v, err := e.worked(ctx, Scope{}, l, never, func(t Tables, v *Row) error {
 		to := ledger.Verifying
 		if !o.Next.IsZero() {
 			to = ledger.Waiting
@@ -211,7 +212,7 @@ func (e Engine) Park(
 	again := func(v *Row) bool { // nobody else returns this epoch
 		return v.Node == uuid.Nil && v.State() == ledger.WaitingReceivers && v.WakeAt >= ledger.Millis(o.Next) && v.NextTry.Equal(ledger.Clock(ledger.Millis(o.Next)))
 	}
-	v, err := e.worked(ctx, l, again, func(t Tables, v *Row) error {
+	v, err := e.worked(ctx, Scope{}, l, again, func(t Tables, v *Row) error {
 		switch {
 		case v.Status == ledger.Cancelling:
 			return nil
@@ -250,7 +251,7 @@ func (e Engine) Crashed(ctx context.Context, l ledger.Lease) (ledger.Verificatio
 		if err != nil || free == 0 {
 			return err
 		}
-		return settled(t, v, 0, 0, free)
+		return moveHeld(t, v, 0, 0, free)
 	})
 	return v, ledger.Wrap(err, "note a crash over verification %s", l.Verification)
 }

@@ -12,8 +12,9 @@ import (
 	"rollcall/ledger"
 )
 
-// Settle commits the outcomes of one batch and moves their credits: out of held, the charged to spent and the free
-// to available. With the last outcomes it writes the final status and the time of completion.
+// Settle commits the outcomes of one batch and moves their credits out of held (moveHeld): those of unknown addresses
+// to available, all others to spent (ledger.Counts.Charged). With the last outcomes it writes the final status and the
+// time of completion.
 //
 // Node, epoch and number guard it. Run again with the same arguments it changes nothing and returns the current state,
 // even after the lease has ended; the same number with other results is ErrStaleEpoch. A repeat may bring other
@@ -78,7 +79,7 @@ func (e Engine) settleOnce(ctx context.Context, n ledger.Settlement, p ledger.Pa
 		return settle(t, v, n, p)
 	})
 	if err == nil {
-		e.settled.settled(after, n.Number, p.Ordinals)
+		e.settled.note(after, n.Number, p.Ordinals)
 	}
 	return v, err
 }
@@ -136,7 +137,7 @@ func settle(t Tables, v *Row, n ledger.Settlement, p ledger.Payload) error {
 			return err
 		}
 	}
-	return settled(t, v, n.Number, ledger.Credits(p.Counts.Charged()), ledger.Credits(p.Counts.Unknown))
+	return moveHeld(t, v, n.Number, ledger.Credits(p.Counts.Charged()), ledger.Credits(p.Counts.Unknown))
 }
 
 // Cancel cancels a verification.
@@ -179,7 +180,7 @@ func finishCancel(t Tables, v *Row) error {
 	if free == 0 {
 		return nil
 	}
-	return settled(t, v, 0, 0, free)
+	return moveHeld(t, v, 0, 0, free)
 }
 
 // FinishCancel releases the held credits and makes the verification Cancelled.
@@ -274,8 +275,8 @@ func (s *settledSets) knows(l ledger.Lease, upTo int64) bool {
 	return set != nil && set.epoch == l.Epoch && set.upTo >= upTo
 }
 
-// settled adds a committed settlement; v is the row after it.
-func (s *settledSets) settled(v *Row, number int64, ordinals []int64) {
+// note adds a committed settlement; v is the row after it.
+func (s *settledSets) note(v *Row, number int64, ordinals []int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	set := s.sets[v.ID]

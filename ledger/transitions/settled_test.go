@@ -21,8 +21,8 @@ func newSettledSets(most int) *settledSets {
 
 func TestWhatIsSettledIsKnownAsOfItsRow(t *testing.T) {
 	s := newSettledSets(settledBytesMax)
-	s.settled(rowOf(1, 5, 1), 1, []int64{0, 63, 64, sliceOrdinals, 1 << 39})
-	s.settled(rowOf(1, 5, 2), 2, []int64{7})
+	s.note(rowOf(1, 5, 1), 1, []int64{0, 63, 64, sliceOrdinals, 1 << 39})
+	s.note(rowOf(1, 5, 2), 2, []int64{7})
 	for ordinal, want := range map[int64]bool{0: true, 1: false, 7: true, 62: false, 63: true, 64: true, 65: false,
 		sliceOrdinals - 1: false, sliceOrdinals: true, sliceOrdinals + 63: false, 1 << 39: true, 1<<39 + sliceOrdinals: false} {
 		got, twice, err := s.first(rowOf(1, 5, 2), []int64{2, ordinal})
@@ -40,9 +40,9 @@ func TestWhatIsSettledIsKnownAsOfItsRow(t *testing.T) {
 // TestAGapIsNotPassedOver: a settlement is not cached if the one before it is not.
 func TestAGapIsNotPassedOver(t *testing.T) {
 	s := newSettledSets(settledBytesMax)
-	s.settled(rowOf(1, 5, 1), 1, []int64{0})
-	s.settled(rowOf(1, 5, 3), 3, []int64{2})
-	s.settled(rowOf(1, 6, 2), 2, []int64{1})
+	s.note(rowOf(1, 5, 1), 1, []int64{0})
+	s.note(rowOf(1, 5, 3), 3, []int64{2})
+	s.note(rowOf(1, 6, 2), 2, []int64{1})
 	effort.Denied(effort.First(s.first(rowOf(1, 5, 3), []int64{1})))(t, errBehind)
 	_, twice, err := s.first(rowOf(1, 5, 1), []int64{0})
 	effort.ErrorIf(t, !twice || err != nil, "what was known: %v, %v", twice, err)
@@ -52,7 +52,7 @@ func TestAGapIsNotPassedOver(t *testing.T) {
 func TestWhatIsRememberedIsBounded(t *testing.T) {
 	s := newSettledSets(3 * sliceBytes)
 	for id := range byte(10) {
-		s.settled(rowOf(id, 1, 1), 1, []int64{0})
+		s.note(rowOf(id, 1, 1), 1, []int64{0})
 	}
 	effort.ErrorIf(t, len(s.sets) != 3 || s.bytes != 3*sliceBytes || s.sets[uuid.UUID{9}] == nil,
 		"%d sets of %d bytes are remembered", len(s.sets), s.bytes)
@@ -63,7 +63,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 		"%d sets of %d bytes are remembered beside a large one", len(s.sets), s.bytes)
 	over := rowOf(77, 1, 2)
 	over.Status = ledger.Completed
-	s.settled(over, 2, []int64{9})
+	s.note(over, 2, []int64{9})
 	effort.ErrorIf(t, len(s.sets) != 0 || s.bytes != 0,
 		"%d sets of %d bytes are remembered of what is over", len(s.sets), s.bytes)
 }

@@ -68,6 +68,53 @@ func create(t Tables, n ledger.NewVerification, single string) (v *Row, created 
 	return v, true, store(t, v, 0, record(single))
 }
 
+// Unpaid counts the verifications of a workspace for ledger.Limits.Unpaid.
+type Unpaid struct {
+	Count  int64
+	Oldest int64 // creation time of the oldest, milliseconds; 0: there is none
+	Now    int64 // milliseconds, by the database's clock
+}
+
+// admit refuses a new verification when its workspace is at a limit, or the ledger has no room. It returns the first
+// refusal in the order of package ledger.
+func admit(t Tables, n ledger.NewVerification) error {
+	own, err := t.Limits(n.Workspace)
+	if err != nil {
+		return fmt.Errorf("read limits: %w", err)
+	}
+	limits := own.Or(n.Limits)
+	open, err := t.Open(n.Workspace)
+	if err != nil {
+		return fmt.Errorf("count open ones: %w", err)
+	}
+	if open >= limits.Open {
+		return ledger.ErrTooManyOpen
+	}
+	stored, err := t.Stored(n.Workspace)
+	if err != nil {
+		return fmt.Errorf("add up stored bytes: %w", err)
+	}
+	if n.Bytes > limits.Stored-stored {
+		return ledger.ErrTooManyBytes
+	}
+	unpaid, err := t.Unpaid(n.Workspace)
+	if err != nil {
+		return fmt.Errorf("count unpaid ones: %w", err)
+	}
+	if unpaid.Count >= limits.Unpaid {
+		return &ledger.Later{Err: ledger.ErrTooManyUnpaid, After: unpaid.after()}
+	}
+	return t.Room()
+}
+
+// after returns how long the oldest unpaid verification still counts.
+func (u Unpaid) after() time.Duration {
+	if u.Oldest == 0 {
+		return ledger.UnpaidWithin // the limit allows none
+	}
+	return time.Duration(u.Oldest-u.Now)*time.Millisecond + ledger.UnpaidWithin
+}
+
 // sameFile reports whether a verification is the file, or the check of an address, that is asked for. If its address
 // was erased after the retention, the length decides, as for a file.
 func sameFile(v *Row, n ledger.NewVerification, address string) bool {

@@ -68,8 +68,8 @@ func override(t Tables, o ledger.ThrottleOverride, holds time.Duration) (*ledger
 	if kept, err = t.Override(o.ID); err != nil {
 		return nil, err
 	}
-	return kept, t.Log(ledger.LogLine{Action: "throttle set", Subject: o.Key, Old: written(said(older, o.Fields)),
-		New: written(o.Fields) + until(kept.Expires), Reason: o.Reason})
+	return kept, t.Log(ledger.LogLine{Action: "throttle set", Subject: o.Key, Reason: o.Reason,
+		Old: fieldsText(valuesBefore(older, o.Fields)), New: fieldsText(o.Fields) + untilText(kept.Expires)})
 }
 
 // stillHolds returns errOver unless an override is active.
@@ -84,8 +84,8 @@ func stillHolds(t Tables, o ledger.ThrottleOverride) error {
 	return nil
 }
 
-// said returns the values of some fields in overrides sorted oldest first: the newest value counts.
-func said(older []ledger.ThrottleOverride, fields map[string]string) map[string]string {
+// valuesBefore returns the values of some fields in overrides sorted oldest first: the newest value counts.
+func valuesBefore(older []ledger.ThrottleOverride, fields map[string]string) map[string]string {
 	before := map[string]string{}
 	for _, o := range older {
 		for field, value := range o.Fields {
@@ -97,7 +97,7 @@ func said(older []ledger.ThrottleOverride, fields map[string]string) map[string]
 	return before
 }
 
-func written(fields map[string]string) string {
+func fieldsText(fields map[string]string) string {
 	var words []string
 	for _, field := range slices.Sorted(maps.Keys(fields)) {
 		words = append(words, field+"="+fields[field])
@@ -105,8 +105,8 @@ func written(fields map[string]string) string {
 	return strings.Join(words, " ")
 }
 
-// until returns the end of fields as text for the operator log.
-func until(expires time.Time) string { return " until " + expires.Format(time.RFC3339) }
+// untilText returns the end of fields as text for the operator log.
+func untilText(expires time.Time) string { return " until " + expires.Format(time.RFC3339) }
 
 // ClearOverrides ends active overrides and returns them.
 func (e Engine) ClearOverrides(ctx context.Context, c ledger.Clearing) ([]ledger.ThrottleOverride, error) {
@@ -167,57 +167,10 @@ func endOverride(t Tables, c ledger.Clearing) (ended []ledger.ThrottleOverride, 
 			return nil, err
 		}
 		if err := t.Log(ledger.LogLine{Action: "throttle clear", Subject: o.Key,
-			Old: written(o.Fields) + until(o.Expires), Reason: c.Reason}); err != nil {
+			Old: fieldsText(o.Fields) + untilText(o.Expires), Reason: c.Reason}); err != nil {
 			return nil, err
 		}
 		ended = append(ended, o)
 	}
 	return ended, nil
-}
-
-// Unpaid counts the verifications of a workspace for ledger.Limits.Unpaid.
-type Unpaid struct {
-	Count  int64
-	Oldest int64 // creation time of the oldest, milliseconds; 0: there is none
-	Now    int64 // milliseconds, by the database's clock
-}
-
-// admit refuses a new verification when its workspace is at a limit, or the ledger has no room. It returns the first
-// refusal in the order of package ledger.
-func admit(t Tables, n ledger.NewVerification) error {
-	own, err := t.Limits(n.Workspace)
-	if err != nil {
-		return fmt.Errorf("read limits: %w", err)
-	}
-	limits := own.Or(n.Limits)
-	open, err := t.Open(n.Workspace)
-	if err != nil {
-		return fmt.Errorf("count open ones: %w", err)
-	}
-	if open >= limits.Open {
-		return ledger.ErrTooManyOpen
-	}
-	stored, err := t.Stored(n.Workspace)
-	if err != nil {
-		return fmt.Errorf("add up stored bytes: %w", err)
-	}
-	if n.Bytes > limits.Stored-stored {
-		return ledger.ErrTooManyBytes
-	}
-	unpaid, err := t.Unpaid(n.Workspace)
-	if err != nil {
-		return fmt.Errorf("count unpaid ones: %w", err)
-	}
-	if unpaid.Count >= limits.Unpaid {
-		return &ledger.Later{Err: ledger.ErrTooManyUnpaid, After: unpaid.after()}
-	}
-	return t.Room()
-}
-
-// after returns how long the oldest unpaid verification still counts.
-func (u Unpaid) after() time.Duration {
-	if u.Oldest == 0 {
-		return ledger.UnpaidWithin // the limit allows none
-	}
-	return time.Duration(u.Oldest-u.Now)*time.Millisecond + ledger.UnpaidWithin
 }
