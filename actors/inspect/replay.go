@@ -105,7 +105,14 @@ func Replay(records []Record, now, candidate *throttle.Table) Replayed {
 					"%s: the last of the recorded addresses would not have been asked within %d days", key, replayDays))
 			}
 		}
-		out.Warnings = append(out.Warnings, newReceivers(key, now, candidate)...)
+		// The record doesn't say which part of the mail would go to a receiver that a rule of the candidate splits off.
+		known := narrower(now, throttle.NameOf(key))
+		for _, name := range narrower(candidate, throttle.NameOf(key)) {
+			if !slices.Contains(known, name) {
+				out.Warnings = append(out.Warnings, fmt.Sprintf(
+					"%s would be a receiver of its own beside %s: the record does not tell them apart", name, key))
+			}
+		}
 	}
 	if to > from {
 		out.Hours = float64(to-from) / 3600
@@ -355,17 +362,4 @@ func (m *Minute) wasUnavailable(base throttle.Limits) bool {
 		return base.Pause == throttle.PauseNo || base.Pause == ""
 	}
 	return slices.Contains([]string{"penalty", "no healthy source", "no share", "unreached"}, m.Cause)
-}
-
-// newReceivers warns if a rule of the candidate would split the receiver: the record doesn't say which part of the mail
-// would go to the new receiver.
-func newReceivers(key string, now, candidate *throttle.Table) (out []string) {
-	known := narrower(now, throttle.NameOf(key))
-	for _, name := range narrower(candidate, throttle.NameOf(key)) {
-		if !slices.Contains(known, name) {
-			out = append(out, fmt.Sprintf(
-				"%s would be a receiver of its own beside %s: the record does not tell them apart", name, key))
-		}
-	}
-	return out
 }

@@ -29,8 +29,9 @@ const (
 	// recently used greeters are forgotten.
 	greetingsMax = 4096
 
-	// unnamed begins the key of a server without a name. The server's words follow.
-	unnamed = "unnamed:"
+	// unnamed begins the key of a server without a name. At most unnamedBytes of the server's words follow.
+	unnamed      = "unnamed:"
+	unnamedBytes = 120
 )
 
 // greetings find out whether somebody else answers on port 25 in place of the hosts that we dial. Such a stranger
@@ -94,9 +95,6 @@ func Greeter(host, greeting, hello string) string {
 	}, greeting+" "+hello)
 	return unnamed + said[:min(len(said), unnamedBytes)]
 }
-
-// unnamedBytes bounds the stored text of a server without a name.
-const unnamedBytes = 120
 
 // NoteRefused notes that a greeter refused an address at an MX host: it tells mailboxes apart.
 func (p *Pool) NoteRefused(greeter, host string, now time.Time) {
