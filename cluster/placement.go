@@ -13,6 +13,9 @@ import (
 	"rollcall/ledger"
 )
 
+// A receiver runs on the member of the view that owns its name (owner.go). computeView says who is in the view. When
+// the view changes, actors that belong to other nodes move (handOver).
+
 type activation struct {
 	identity *pcluster.ClusterIdentity
 	pid      *actor.PID

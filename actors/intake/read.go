@@ -10,6 +10,8 @@ import (
 	"rollcall/smtp"
 )
 
+// This file finds the defects of a file. errors.go has their codes, and kind.go their kinds and texts.
+
 // Limits are the limits of a file.
 type Limits struct {
 	// RowsMax is the number of addresses a file may have, header not counted,

@@ -32,8 +32,8 @@ type put struct {
 	pending []byte        // arrived, not durable
 }
 
-// put answers one PUT. It decides by the present session, stores new bytes if there are any, and answers how many are
-// then durable.
+// put answers one PUT. It decides by the present session (Decide in session.go), stores new bytes if there are any,
+// and answers how many are then durable.
 func (s *Server) put(ctx *fasthttp.RequestCtx, token string) {
 	p := &put{s: s, ctx: ctx, conn: listen.ConnOf(ctx), head: headOf(ctx)}
 	d, err := p.decide(token)

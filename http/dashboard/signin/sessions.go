@@ -20,8 +20,8 @@ import (
 	"rollcall/ledger"
 )
 
-// SessionIdle and SessionLife of package config say how long a session lasts. This file caches answers about
-// sessions.
+// A session ends SessionLife after sign-in, or after SessionIdle without a page: by default 168 and 12 hours (package
+// config). The ledger decides that; this file caches its answers.
 
 const (
 	// believed is how long an answer about a session is cached, counted from before the ledger was asked.
