@@ -111,15 +111,15 @@ func (k *controls) behaviourOf(now time.Time, host string) evidence.AcceptBehavi
 // knowsWorth reports whether we know that an acceptance counts, or that it doesn't. After many refusals we don't know
 // this, because some harvest guards then accept everything. If a control probe is refused later, no guard was active:
 // guards don't relax within minutes.
-func (k *controls) knowsWorth(h evidence.AcceptBehaviour, host string, now time.Time) bool {
+func (r *route) knowsWorth(h evidence.AcceptBehaviour, host string, now time.Time) bool {
 	catchAll, known := h.CatchAll()
-	return known && (catchAll || !k.options.Facts.Suspect(k.route.behaviourKey(host), now))
+	return known && (catchAll || !r.options.Facts.Suspect(r.behaviourKey(host), now))
 }
 
 // takeAcceptance settles an accepted address if the host's behaviour is known, or keeps it until then.
 func (k *controls) takeAcceptance(now time.Time, p pending, c evidence.Case) {
 	last, _ := c.Last()
-	if h := k.behaviourOf(now, last.Host); !k.knowsWorth(h, last.Host, now) || !k.settleByBehaviour(now, p, c, h) {
+	if h := k.behaviourOf(now, last.Host); !k.route.knowsWorth(h, last.Host, now) || !k.settleByBehaviour(now, p, c, h) {
 		k.fileAcceptance(now, p, c)
 	}
 }
@@ -191,7 +191,7 @@ func (k *controls) weighAccepted(now time.Time, busy bool) {
 		return
 	}
 	h := k.behaviourOf(now, k.host)
-	if k.knowsWorth(h, k.host, now) {
+	if k.route.knowsWorth(h, k.host, now) {
 		k.proven = append(k.proven, k.takeAccepted()...)
 	}
 	for len(k.proven) > 0 && !k.isCut() {

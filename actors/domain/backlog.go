@@ -251,11 +251,13 @@ func (b *backlog) sendOffer(now time.Time, o *open, chunk uint64, hosts []*wire.
 
 // nextFor takes the next address for a chunk, or the control probe.
 func (b *backlog) nextFor(now time.Time, o *open) (ordinal uint32, ok bool) {
-	if len(o.left) == controlBehind && b.hasFresh() && b.offeredAt.IsZero() && b.controls.beginControlEarly(now) {
+	if len(o.left) == controlBehind && b.hasFresh() && b.offeredAt.IsZero() &&
+		b.controls.beginControlEarly(b.controls.knowsBehaviour(now)) {
 		return controlOrdinal, true
 	}
 	ordinal, ok = b.takeNext(now, o.retries)
 	if ok && ordinal == controlOrdinal && o.retries && !b.controls.isNeeded(now) { // the behaviour is known by now
+		b.controls.keepName(b.retries.again[ordinal].reason)
 		delete(b.retries.again, ordinal)
 		b.controls.endControl()
 		return b.takeNext(now, o.retries)

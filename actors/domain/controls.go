@@ -52,7 +52,7 @@ type controls struct {
 type controlProbe struct {
 	locals   randomLocals
 	local    string           // the name that is asked
-	let      string           // a name that was deferred and then refused, so it passes the greylist; empty: none
+	let      string           // a name that has waited out the greylist, or soon will have; empty: none
 	deferred string           // the name that was first deferred since a control probe became necessary; empty: none
 	witness  bool             // a witness is asked instead of a made-up name
 	bare     evidence.Attempt // refusal of a control probe that needs a witness; zero: none
@@ -96,21 +96,19 @@ func (k *controls) beginControl() {
 
 // beginControlEarly begins the first control probe before an acceptance, if it will likely be needed. beginControlEarly
 // reports whether it began one.
-func (k *controls) beginControlEarly(now time.Time) bool {
-	if !k.early || k.asking || k.isRecalling() {
+func (k *controls) beginControlEarly(known bool) bool {
+	if known || !k.early || k.asking || k.isRecalling() {
 		return false
 	}
 	k.early = false
-	if k.knowsBehaviour(now) {
-		return false
-	}
 	k.beginControl()
 	return true
 }
 
-// askControlEarly is beginControlEarly for a control probe that waits together with greylisted addresses.
+// askControlEarly is beginControlEarly for a control probe that waits together with greylisted addresses. While a
+// harvest guard is suspected, acceptances need a control probe even if the behaviour is known.
 func (k *controls) askControlEarly(now time.Time) {
-	if k.owed = k.isRecalling(); !k.owed && k.beginControlEarly(now) {
+	if k.owed = k.isRecalling(); !k.owed && k.beginControlEarly(k.knowsNext(now)) {
 		k.offerControl(now)
 	}
 }
@@ -119,6 +117,12 @@ func (k *controls) askControlEarly(now time.Time) {
 func (k *controls) knowsBehaviour(now time.Time) bool {
 	_, known := k.behaviourOf(now, k.route.answeringHost()).CatchAll()
 	return known
+}
+
+// knowsNext reports whether we know what the next acceptance is worth (knowsWorth).
+func (k *controls) knowsNext(now time.Time) bool {
+	host := k.route.answeringHost()
+	return k.route.knowsWorth(k.behaviourOf(now, host), host, now)
 }
 
 // recallOver ends the wait for the cluster's answer.
@@ -139,6 +143,14 @@ func (k *controls) offerControl(now time.Time) {
 func (k *controls) endControl() {
 	k.asking, k.asked, k.unclear = false, 0, 0
 	k.next = time.Time{}
+}
+
+// keepName keeps the name of a control probe that isn't needed now, if it was deferred because it was greylisted. The
+// name has waited for some time, and a later control probe would wait from the beginning with a new one.
+func (k *controlProbe) keepName(reason smtp.Reason) {
+	if !k.witness && k.let == "" && reason == smtp.Greylisted {
+		k.let = k.local
+	}
 }
 
 func (k *controls) pauseControls(now time.Time) {
@@ -165,9 +177,16 @@ func (k *controls) endsAt(now time.Time, deferred time.Duration) time.Time {
 
 // isNeeded reports whether an address waits for a control probe or a witness, or a greylisted address may soon.
 func (k *controls) isNeeded(now time.Time) bool {
-	waits := k.retries.again[controlOrdinal].reason
-	return len(k.accepted) > 0 || k.witness && len(k.witnesses.doubted) > 0 ||
-		!k.witness && (waits == smtp.ReasonNone || waits == smtp.Greylisted) && !k.knowsBehaviour(now)
+	if len(k.accepted) > 0 || k.witness {
+		return len(k.accepted)+len(k.witnesses.doubted) > 0
+	}
+	switch k.retries.again[controlOrdinal].reason {
+	case smtp.ReasonNone: // asked early
+		return !k.knowsNext(now)
+	case smtp.Greylisted:
+		return !k.knowsBehaviour(now)
+	}
+	return false
 }
 
 func (k *controls) takeAnswer(now time.Time, p pending, c evidence.Case, m answerOf) {

@@ -194,16 +194,20 @@ func TestControlProbesGoOnFromOthers(t *testing.T) {
 	effort.ErrorIf(t, len(offers) > 0, "%d offers when nothing is left", len(offers))
 }
 
-// TestControlProbeThatNobodyNeedsAnyMore: it waited for its time, and others found out meanwhile.
+// TestControlProbeThatNobodyNeedsAnyMore: it waited for its time, and others found out meanwhile. Its name is kept.
 func TestControlProbeThatNobodyNeedsAnyMore(t *testing.T) {
 	b := newBench(t, testOptions(), 2)
 	b.reach()
 	offer := b.offered()
 	b.answers(offer, 1, accepted, 0)
-	b.answers(b.offered(), 1, greylisted)
+	control := b.offered()
+	b.answers(control, 1, greylisted)
 	b.options.Facts.Learn(testBehaviour, false, b.now)
 	offers := b.lives(2 * ladder[0])
 	effort.ErrorIf(t, len(offers) > 0 || b.controls.asking, "offered %v, asking: %v", offers, b.controls.asking)
+	b.controls.beginControl()
+	effort.Is(t, b.controls.local, control.GetProbes()[0].GetLocal(), "the next name; a greylist knows the first one")
+	b.controls.endControl()
 	b.is(0, smtp.Valid, smtp.MailboxExists)
 	b.answers(offer, 2, refused, 1)
 	effort.Is(t, b.left, 0, "left")

@@ -476,15 +476,20 @@ func TestEarlyOnce(t *testing.T) {
 }
 
 // TestAControlProbeWaitsBesideTheGreylisted: it waits beside them, not after them, even for one address. It comes as
-// soon as the cluster knows no better.
+// soon as the cluster knows no better. Where a guard is suspected, what is known doesn't suffice.
 func TestAControlProbeWaitsBesideTheGreylisted(t *testing.T) {
-	for _, c := range []struct{ known, shared bool }{{}, {known: true}, {shared: true}} {
+	for _, c := range []struct{ known, shared, suspect bool }{{}, {known: true}, {shared: true}, {suspect: true}} {
 		o := testOptions()
 		if c.shared {
 			o.Facts = sharing(&receivertest.Shelf{})
 		}
-		if c.known {
+		if c.known || c.suspect {
 			o.Facts.Learn(testBehaviour, false, morning)
+		}
+		for range suspectAfter {
+			if c.suspect {
+				o.Facts.Refused(testBehaviour, morning)
+			}
 		}
 		b := newBench(t, o, 1)
 		b.controls.early = true
@@ -511,6 +516,12 @@ func TestAControlProbeWaitsBesideTheGreylisted(t *testing.T) {
 			}
 			b.answers(again, 1, refused, controlOrdinal)
 			b.answers(again, 2, accepted, 0)
+		}
+		if c.suspect { // what was refused before the acceptance doesn't prove it
+			again := b.offered()
+			effort.Is(t, again.GetProbes()[0].GetLocal(), control.GetProbes()[0].GetLocal(), "the name that waited")
+			b.answers(again, 1, refused)
+			both = append(both, controlOrdinal)
 		}
 		slices.Sort(both)
 		effort.FatalIf(t, !slices.Equal(both, []uint32{0, controlOrdinal}), "%+v: asked again: %v", c, both)
