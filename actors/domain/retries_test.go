@@ -79,7 +79,7 @@ func greylistingReceiver(t *testing.T, names bool) {
 		passes := waited >= greylist
 		switch _, _, ok := p.Greylisted(); { // for so long, as the receiver finds
 		case ok && passes:
-			learned.Passed(waited)
+			learned.Passed(waited, false)
 		case ok:
 			learned.Again(waited)
 		}

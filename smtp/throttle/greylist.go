@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -29,15 +30,20 @@ type Greylist struct {
 
 	deferred int
 	sufficed time.Duration // like Enough, but kept when addresses with that wait fail again
+	perhaps  time.Duration // like Enough, but the address may have waited longer
 	inVain   int           // addresses asked again since one passed
 }
 
-// Passed notes that an address was answered after a wait.
-func (g *Greylist) Passed(waited time.Duration) {
+// Passed notes that an address was answered after a wait. unsure: an earlier owner of its file may have asked the
+// address, so it may have waited longer. Such an address doesn't show when others are due.
+func (g *Greylist) Passed(waited time.Duration, unsure bool) {
 	if waited > g.Short { // otherwise the wait isn't what decides
 		g.inVain = 0
 	}
-	if g.Enough == 0 || waited < g.Enough {
+	switch {
+	case unsure && waited > g.Short && (g.perhaps == 0 || waited < g.perhaps):
+		g.perhaps = waited
+	case !unsure && (g.Enough == 0 || waited < g.Enough):
 		g.Enough, g.sufficed = waited, waited
 	}
 }
@@ -59,14 +65,17 @@ func (g *Greylist) Again(waited time.Duration) {
 	if g.Enough <= g.Short {
 		g.Enough = 0
 	}
+	if g.perhaps <= g.Short {
+		g.perhaps = 0
+	}
 }
 
 // Wait returns the wait for an address that was just deferred; 0: unknown.
 func (g *Greylist) Wait() time.Duration {
-	if g.Enough == 0 {
-		return 0
+	if wait := cmp.Or(g.Enough, g.perhaps); wait > 0 {
+		return wait + greyLonger
 	}
-	return g.Enough + greyLonger
+	return 0
 }
 
 // greySample: one deferred address in this many is asked again sooner, to find out whether a shorter wait suffices.

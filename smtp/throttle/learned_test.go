@@ -125,14 +125,44 @@ func TestCapacity(t *testing.T) {
 func TestGreylistMargin(t *testing.T) {
 	for _, waited := range []time.Duration{time.Millisecond, time.Second, time.Minute, 24 * time.Hour} {
 		var g Greylist
-		g.Passed(waited)
+		g.Passed(waited, false)
 		if margin := g.Wait() - waited; margin < greyLonger {
 			t.Errorf("after %s: %s more", waited, margin)
 		}
 	}
 	var g Greylist
 	g.Again(time.Minute)
-	if g.Passed(2 * time.Minute); g.Wait() == 0 {
+	if g.Passed(2*time.Minute, false); g.Wait() == 0 {
 		t.Error("a longer time that sufficed is not believed")
+	}
+}
+
+// TestWaitsThatMayHaveBegunEarlier: an address that an earlier owner may have asked shows how long to wait, but not
+// that others have waited long enough.
+func TestWaitsThatMayHaveBegunEarlier(t *testing.T) {
+	var g Greylist
+	for _, step := range []struct {
+		waited      time.Duration
+		again, sure bool
+		enough      time.Duration
+		due         bool
+	}{
+		{waited: 40 * time.Second, enough: 40 * time.Second},
+		{waited: 10 * time.Second, enough: 10 * time.Second},
+		{waited: 30 * time.Second, again: true},
+		{waited: 20 * time.Second}, // others waited longer in vain
+		{waited: 35 * time.Second, enough: 35 * time.Second},
+		{waited: 45 * time.Second, again: true},
+		{waited: time.Minute, sure: true, enough: time.Minute, due: true},
+		{waited: 46 * time.Second, enough: time.Minute, due: true},
+		{waited: 50 * time.Second, sure: true, enough: 50 * time.Second, due: true},
+	} {
+		if step.again {
+			g.Again(step.waited)
+		} else {
+			g.Passed(step.waited, !step.sure)
+		}
+		enough := max(0, g.Wait()-greyLonger)
+		effort.ErrorIf(t, enough != step.enough || g.IsDue(time.Hour) != step.due, "%+v: %+v", step, g)
 	}
 }

@@ -69,7 +69,7 @@ type heldDomain struct {
 func tryOf(a *Answered, r throttle.Result) throttle.Try {
 	p := a.Probe
 	t := throttle.Try{Sent: a.Sent, Result: r, Domain: p.Address.Domain, Tenant: p.chunk.task.tenant,
-		Unsure: p.chunk.named.GetEpoch() > 1}
+		Unsure: p.isUnsure()}
 	if r != throttle.Answered {
 		t.Kind, t.Greylisted = kindOf(&a.Judgement.Attempt), saysGreylisted(&a.Judgement)
 	}
@@ -142,7 +142,7 @@ func (qs *queues) answeredWell(now time.Time, at place, a *Answered) {
 	if one := p.recheck; one != nil {
 		p.recheck = nil
 		if o.pace.Alone() || o.pace.Greylisting() {
-			o.grey.Passed(a.Sent.Sub(one.first.Sent))
+			o.grey.Passed(a.Sent.Sub(one.first.Sent), p.isUnsure())
 		}
 		qs.followLaw(now, at, o.pace.Again(one.first, a.Sent, true, "", now), a)
 		return
@@ -150,7 +150,7 @@ func (qs *queues) answeredWell(now time.Time, at place, a *Answered) {
 	if waited, again := p.waited(a.Sent, o); again {
 		qs.followLaw(now, at, o.pace.Retried(a.Sent, true, true, "", now), a)
 		if waited > 0 {
-			o.grey.Passed(waited)
+			o.grey.Passed(waited, p.isUnsure())
 			qs.dirty = true
 		}
 		return
@@ -252,6 +252,9 @@ func (p *Probe) waited(sent time.Time, o *egressPath) (time.Duration, bool) {
 	}
 	return 0, p.asked && !(p.isNewTo(o) && o.pace.Alone())
 }
+
+// isUnsure reports whether an earlier owner of the file may have asked the address, which we then don't know.
+func (p *Probe) isUnsure() bool { return p.chunk.named.GetEpoch() > 1 }
 
 // isNewTo reports whether an address was deferred at another source only.
 func (p *Probe) isNewTo(o *egressPath) bool {
