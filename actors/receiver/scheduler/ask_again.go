@@ -400,10 +400,6 @@ func (qs *queues) readmitNext(now time.Time, h *heldDomain) bool {
 	if o == nil || o.pace.Alone() {
 		return false
 	}
-	if next := throttle.AskAgainAt(o.pace, now); next.After(now) {
-		qs.wakeAt(next)
-		return false
-	}
 	p.turn = true
 	h.probes[0] = nil
 	h.probes = h.probes[1:]
