@@ -12,7 +12,7 @@ import (
 
 // A receiver that greylists defers every new address and accepts it after a wait. Below, a repeated address is an
 // address that is asked again, and a due address has waited long enough. Greylisting is found in three ways:
-//   - by words: no address passes, and nearly all replies say "greylisted" (foundInWords);
+//   - by words: no address is accepted, and nearly all deferrals say "greylisted" (foundInWords);
 //   - while nothing passes: repeated addresses pass, but new ones asked right after them fail (foundAlone);
 //   - during a test of a lower rate: repeated addresses pass and new ones fail (compared).
 //
@@ -173,16 +173,14 @@ func (g *greylisting) isOther(kind string) bool {
 }
 
 // isCredible reports whether we believe replies that say "greylisted". We don't after one proved wrong, or after a new
-// address passed.
+// address was accepted. A missing one may be refused before it is greylisted.
 func (g *greylisting) isCredible(p *Pace, now time.Time) bool {
-	good, _ := p.firsts.goodSince(time.Time{})
-	return good == 0 && (g.wrong.IsZero() || now.Sub(g.wrong) >= wrongFor)
+	return !p.firsts.someAccepted() && (g.wrong.IsZero() || now.Sub(g.wrong) >= wrongFor)
 }
 
-// foundInWords finds greylisting if at least nine of ten replies of a row say "greylisted". No address of the row
-// passed.
-func (g *greylisting) foundInWords(p *Pace, said votes, row int, now time.Time) bool {
-	if g.on || 10*said.n < 9*row || !g.isCredible(p, now) {
+// foundInWords finds greylisting if at least nine of ten bad replies say "greylisted".
+func (g *greylisting) foundInWords(p *Pace, said votes, bad int, now time.Time) bool {
+	if g.on || said.n == 0 || 10*said.n < 9*bad || !g.isCredible(p, now) {
 		return false
 	}
 	g.begin(p, agreed(said), now)

@@ -257,7 +257,7 @@ func (p *Pace) Good(t Try, now time.Time) {
 		p.grey.passed = later(p.grey.passed, now)
 	case !x.on:
 		x.votes = votes{}
-		if p.grey.on {
+		if p.grey.on && !t.Unaccepted {
 			p.grey.takeFresh(p, true, now)
 		}
 	}
@@ -270,7 +270,7 @@ func take(p *Pace, t Try, now time.Time) {
 	if t.Sent.Before(p.counted) {
 		return
 	}
-	t.Result = Answered
+	t.Unaccepted, t.Result = t.Unaccepted || t.Result != Answered, Answered
 	if p.nothing.on {
 		p.resume(&t, now)
 		add(p, &t)
@@ -475,6 +475,9 @@ func (p *Pace) suspect(now time.Time) Effect {
 	case x.n >= sureTries && now.Sub(p.firsts.firstBad(p.counted)) < time.Second: // a rate is measured over a second
 		return Unchanged
 	case tooMany(p, &x, usual):
+		if grey, n := p.firsts.saidGreylisted(p.counted); p.grey.foundInWords(p, grey, n, now) {
+			return Unchanged
+		}
 		return p.slow(now, x.likely, measured(p, now), true)
 	case p.later.tries < laterTries, p.later.seen < shareLeast, p.later.share <= usualMore*usual+shareFound,
 		now.Sub(p.usualAt) < testGap, p.edge > 0 && p.rate >= enoughLess*p.edge && p.later.share <= shareSet:

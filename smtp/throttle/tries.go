@@ -25,6 +25,7 @@ type Try struct {
 	Domain, Tenant string
 	Greylisted     bool // the words of the reply say "greylisted"
 	Unsure         bool // an earlier owner of the file may have asked the address, so passing proves nothing
+	Unaccepted     bool // not answered with 2xx, so perhaps before the receiver looked at its greylist
 }
 
 // Waiting reports which other domains and tenants wait at the receiver.
@@ -86,6 +87,7 @@ type storedTry struct {
 	sent           time.Time
 	domain, tenant string
 	grey           bool
+	accepted       bool
 	entry
 }
 
@@ -96,6 +98,7 @@ type firsts struct {
 	n       int
 	plainAt [2]time.Time        // times of the first and the newest good try before list existed
 	plain   int                 // good tries before list existed
+	some    bool                // some of these were accepted
 	row     int                 // bad tries in a row
 	clear   int                 // how many of row may not be about their address
 	failing map[string]struct{} // mail domains in which all addresses fail while others pass
@@ -168,17 +171,19 @@ func (f *firsts) add(t *Try) {
 			if f.plain++; f.plain == 1 {
 				f.plainAt[0] = t.Sent
 			}
-			f.plainAt[1] = t.Sent
+			f.plainAt[1], f.some = t.Sent, f.some || !t.Unaccepted
 			return
 		}
 		f.list = make([]storedTry, firstsKept)
 		for i := range min(f.plain, firstsKept-1) { // times are taken as evenly spaced, which is exact enough
+			f.list[i].accepted = f.some
 			f.list[i].sent = f.plainAt[1].Add(-f.plainAt[1].Sub(f.plainAt[0]) * time.Duration(min(f.plain, firstsKept-1)-1-i) / time.Duration(f.plain))
 		}
 		f.n = min(f.plain, firstsKept-1)
 		f.next = f.n
 	}
-	one := storedTry{sent: t.Sent, domain: t.Domain, tenant: t.Tenant, grey: t.Greylisted, entry: entry{result: t.Result}}
+	one := storedTry{sent: t.Sent, domain: t.Domain, tenant: t.Tenant, grey: t.Greylisted, entry: entry{result: t.Result},
+		accepted: t.Result == Answered && !t.Unaccepted}
 	if t.Result != Answered {
 		one.kind = f.kinds.of(t.Kind)
 	}
@@ -424,6 +429,20 @@ func (f *firsts) rowOf() (domain, tenant string, refused int, grey votes, n int)
 	return domain, tenant, refused, grey, n
 }
 
+// saidGreylisted counts the bad ones of the newest first tries since a time, and how many of these say "greylisted".
+func (f *firsts) saidGreylisted(since time.Time) (grey votes, bad int) {
+	for i := 0; i < f.n && !f.nth(i).sent.Before(since); i++ {
+		one := f.nth(i)
+		if one.kind == nil {
+			continue
+		}
+		if bad++; one.grey {
+			grey.addKind(one.kind.name)
+		}
+	}
+	return grey, bad
+}
+
 // firstBad returns when the oldest bad first try since a time was sent; zero: no try was bad.
 func (f *firsts) firstBad(since time.Time) (at time.Time) {
 	for i := 0; i < f.n && !f.nth(i).sent.Before(since); i++ {
@@ -444,6 +463,16 @@ func (f *firsts) badShare(since time.Time) float64 {
 func (f *firsts) passedSince(since time.Time) float64 {
 	good, n := f.goodSince(since)
 	return float64(good+1) / float64(n+1)
+}
+
+// someAccepted reports whether an address was accepted.
+func (f *firsts) someAccepted() bool {
+	for i := range f.n {
+		if f.nth(i).accepted {
+			return true
+		}
+	}
+	return f.list == nil && f.some
 }
 
 // goodSince returns how many first tries since a time got a good answer, and how many first tries there were.

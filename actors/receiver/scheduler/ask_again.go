@@ -69,7 +69,7 @@ type heldDomain struct {
 func tryOf(a *Answered, r throttle.Result) throttle.Try {
 	p := a.Probe
 	t := throttle.Try{Sent: a.Sent, Result: r, Domain: p.Address.Domain, Tenant: p.chunk.task.tenant,
-		Unsure: p.isUnsure()}
+		Unsure: p.isUnsure(), Unaccepted: a.Judgement.Attempt.Code/100 != 2}
 	if r != throttle.Answered {
 		t.Kind, t.Greylisted = kindOf(&a.Judgement.Attempt), saysGreylisted(&a.Judgement)
 	}

@@ -141,6 +141,9 @@ func (w *drawn) ideal() (seconds float64, rcpts int) {
 		if o := cases[i].odd; o != nil && o.grey > 0 {
 			cases[i].grey = o.grey.Seconds()
 		}
+		if w.far.isKnown(address) {
+			cases[i].odd, cases[i].grey = nil, 0
+		}
 		if o := cases[i].odd; o == nil || !o.stays() {
 			open++
 		}

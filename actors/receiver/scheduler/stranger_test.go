@@ -85,6 +85,7 @@ type unknownReceiver struct {
 	mute    bool      // it never greets
 	dumb    dumb
 	invalid float64   // share of mailboxes that don't exist
+	known   float64   // share of mailboxes that are missing and refused before greylisting
 	listed  []float64 // the same by tenant; nil: of all alike
 	blocked []stretch // every RCPT is refused as "client host blocked"
 	stalls  []stretch // every RCPT is deferred, or all above the rate few
@@ -257,6 +258,11 @@ func (s *unknownReceiver) isInvalid(tenant int, address string) bool {
 	return chance("x"+s.salt, address) < share
 }
 
+var missingUser = smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 1, 1}, Lines: []string{"no such user"}}
+
+// isKnown reports whether a mailbox is missing and refused before greylisting, as Postfix does by default.
+func (s *unknownReceiver) isKnown(address string) bool { return chance("k"+s.salt, address) < s.known }
+
 // off is how it says "not now".
 func (s *unknownReceiver) off() (smtp.Reply, bool) {
 	switch s.limit.way {
@@ -348,6 +354,9 @@ func (s *unknownReceiver) rcpt(now time.Time, host string, tenant int, address s
 	if s.flaky > 0 && s.turns.Float64() < s.flaky {
 		return s.later(), false, wasGrey
 	}
+	if s.isKnown(address) {
+		return missingUser, false, wasGood
+	}
 	odd := s.oddAt(tenant, address)
 	switch {
 	case odd == nil || odd.grey == 0:
@@ -370,7 +379,7 @@ func (s *unknownReceiver) rcpt(now time.Time, host string, tenant int, address s
 		return s.later(), false, wasGrey
 	}
 	if s.isInvalid(tenant, address) {
-		return smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 1, 1}, Lines: []string{"no such user"}}, false, wasGood
+		return missingUser, false, wasGood
 	}
 	return smtp.Reply{Code: 250}, false, wasGood
 }

@@ -100,6 +100,9 @@ func (w *drawn) describe(more string) *drawn {
 			"refused ones count %v, penalty %s", l.rcpts, l.opens, l.sessions, l.inSession,
 			[]string{"4xx", "421", "reset"}[l.way], l.fixed, l.countsBad, l.penalty)
 	}
+	if w.far.known > 0 {
+		w.what += fmt.Sprintf("; %.0f %% are refused at once", 100*w.far.known)
+	}
 	for _, o := range w.far.odd {
 		w.what += fmt.Sprintf("; %.0f %%: %d %s %q, cut %v, grey %s, of %d", 100*o.share, o.reply.Code,
 			o.reply.Enhanced, o.reply.Lines, o.cut, o.grey, o.of)
@@ -521,6 +524,7 @@ func drawGreylisting(r *rand.Rand) *drawn {
 	w.far.words = sentence(r, one(r, 0, 0, 2, 3, 3))
 	w.stated, w.span = true, 4*time.Hour
 	w.addresses = min(2500, int(w.rate()*240))
+	w.far.known = float64(one(r, 0, 0, 20, 50)) / 100
 	w.wanted = figures{timeTaken: 1.15, rcptsAsked: 1.15}
 	return w.describe(fmt.Sprintf("everybody is greylisted for %s, %d addresses", w.far.grey, w.addresses))
 }
