@@ -255,7 +255,7 @@ func (s *unknownReceiver) isInvalid(tenant int, address string) bool {
 	if tenant >= 0 && tenant < len(s.listed) {
 		share = s.listed[tenant]
 	}
-	return chance("x"+s.salt, address) < share
+	return s.isKnown(address) || chance("x"+s.salt, address) < share
 }
 
 var missingUser = smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 1, 1}, Lines: []string{"no such user"}}

@@ -30,6 +30,7 @@ func families() []family {
 		{"odd", "1.1 times the time without them, 1.3 times where there are 20 %", 4, 0.7, drawOddMailboxes},
 		{"failing", "the others done in 1.3 of the ideal (and 15 s where nothing is stated)", 4, 0.7, drawFailing},
 		{"greylisting", "all done in 1.15 of the ideal", 4, 0.5, drawGreylisting},
+		{"unlisted", "all done in 1.15 of the ideal", 4, 0.5, drawUnlisted},
 		{"trusting", "1.15 of the ideal without greylisting, twice its wait and 15 s", 4, 0.5, drawTrusting},
 		{"most", "all done in 1.3 of the ideal", 4, 0.5, drawMost},
 		{"apart", "all done in 1.3 of the ideal", 4, 0.5, drawApart},
@@ -524,9 +525,15 @@ func drawGreylisting(r *rand.Rand) *drawn {
 	w.far.words = sentence(r, one(r, 0, 0, 2, 3, 3))
 	w.stated, w.span = true, 4*time.Hour
 	w.addresses = min(2500, int(w.rate()*240))
-	w.far.known = float64(one(r, 0, 0, 20, 50)) / 100
 	w.wanted = figures{timeTaken: 1.15, rcptsAsked: 1.15}
 	return w.describe(fmt.Sprintf("everybody is greylisted for %s, %d addresses", w.far.grey, w.addresses))
+}
+
+// drawUnlisted draws a receiver that refuses missing mailboxes at once and greylists the others.
+func drawUnlisted(r *rand.Rand) *drawn {
+	w := drawGreylisting(r)
+	w.far.known = float64(one(r, 5, 20, 50, 80)) / 100
+	return w.describe(fmt.Sprintf("mailboxes that exist are greylisted for %s, %d addresses", w.far.grey, w.addresses))
 }
 
 // drawTrusting draws a receiver that greylists until the client has come back for five addresses (Postgrey's default).
