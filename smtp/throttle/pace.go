@@ -785,16 +785,6 @@ func (p *Pace) Wake(now time.Time) {
 	}
 }
 
-func perSecond(r float64) string {
-	switch {
-	case r >= 1:
-		return fmt.Sprintf("%.3g/s", r)
-	case r*60 >= 1:
-		return fmt.Sprintf("%.3g/min", r*60)
-	}
-	return fmt.Sprintf("%.3g/h", r*3600)
-}
-
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

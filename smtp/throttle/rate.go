@@ -91,3 +91,13 @@ func (r Rate) Validate() error {
 	}
 	return nil
 }
+
+func perSecond(r float64) string {
+	switch {
+	case r >= 1:
+		return fmt.Sprintf("%.3g/s", r)
+	case r*60 >= 1:
+		return fmt.Sprintf("%.3g/min", r*60)
+	}
+	return fmt.Sprintf("%.3g/h", r*3600)
+}

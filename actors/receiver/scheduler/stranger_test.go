@@ -258,11 +258,6 @@ func (s *unknownReceiver) isInvalid(tenant int, address string) bool {
 	return s.isKnown(address) || chance("x"+s.salt, address) < share
 }
 
-var missingUser = smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 1, 1}, Lines: []string{"no such user"}}
-
-// isKnown reports whether a mailbox is missing and refused before greylisting, as Postfix does by default.
-func (s *unknownReceiver) isKnown(address string) bool { return chance("k"+s.salt, address) < s.known }
-
 // off is how it says "not now".
 func (s *unknownReceiver) off() (smtp.Reply, bool) {
 	switch s.limit.way {
@@ -359,14 +354,11 @@ func (s *unknownReceiver) rcpt(now time.Time, host string, tenant int, address s
 	}
 	odd := s.oddAt(tenant, address)
 	switch {
-	case odd == nil || odd.grey == 0:
+	case odd == nil:
+	case odd.grey == 0:
+		return odd.reply, odd.cut, wasOdd
 	case s.waits(now, address, odd.grey):
 		return odd.reply, false, wasGrey
-	default:
-		odd = nil
-	}
-	if odd != nil {
-		return odd.reply, odd.cut, wasOdd
 	}
 	seen := address
 	if s.apart {

@@ -536,6 +536,11 @@ func drawUnlisted(r *rand.Rand) *drawn {
 	return w.describe(fmt.Sprintf("mailboxes that exist are greylisted for %s, %d addresses", w.far.grey, w.addresses))
 }
 
+var missingUser = smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 1, 1}, Lines: []string{"no such user"}}
+
+// isKnown reports whether a mailbox is missing and refused before greylisting, as Postfix does by default.
+func (s *unknownReceiver) isKnown(address string) bool { return chance("k"+s.salt, address) < s.known }
+
 // drawTrusting draws a receiver that greylists until the client has come back for five addresses (Postgrey's default).
 func drawTrusting(r *rand.Rand) *drawn {
 	w := drawGreylisting(r)
