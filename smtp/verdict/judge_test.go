@@ -374,7 +374,7 @@ func TestTemporaryRefusalsAreNeverAnAnswer(t *testing.T) {
 // report prints how many cases were concluded, and fails if a default run has fewer than least.
 func report(t *testing.T, tried, least int) {
 	t.Helper()
-	effort.ErrorIf(t, tried < effort.Cases(least), "only %d cases", tried)
+	effort.ErrorIf(t, tried < min(least, effort.Cases(least)), "only %d cases", tried) // a long run has no longer tables
 	t.Logf("%d cases", tried)
 }
 
