@@ -11,8 +11,9 @@ import (
 )
 
 // An address is given up, and becomes unknown with the reason of its last attempt,
-//   - when GiveUpAfter has passed since its first attempt, or when its next attempt would come later (outOfTime);
-//   - at the file's deadline (expireAll);
+//   - when GiveUpAfter (6 hours: retry.give_up_after) has passed since its first attempt, or when its next attempt
+//     would come later (outOfTime);
+//   - at the file's deadline, 72 hours (expireAll);
 //   - when its receiver was asked for GiveUpAfter and gave no address a good answer (giveUpBarren). Addresses that
 //     couldn't be asked are given up too.
 //

@@ -11,8 +11,8 @@ import (
 )
 
 // These are the rules for when a deferred address is asked again.
-//   - If the receiver names a wait, that wait holds. Without a named wait the configured waits hold; the last one
-//     repeats.
+//   - If the receiver names a wait, that wait holds. Without a named wait the configured waits hold (5, 10, 20, 40
+//     minutes, 1, 2 hours: retry.greylist_waits); the last one repeats.
 //   - A greylisted address is asked sooner once another one has passed after a shorter wait (notePassed).
 //   - A greylisted address skips waits that were too short for other addresses (noteInVain).
 //

@@ -2,6 +2,10 @@ package evidence
 
 import "time"
 
+// A domain accepts every address if ControlsEnough made-up mailboxes were accepted, and none was refused (CatchAll).
+// actors/domain/controls.go asks the made-up ones, and harvest_guard.go there says when acceptances prove nothing.
+// actors/facts keeps the result for other files. smtp/verdict/conclude.go makes an acceptance valid or catch_all.
+
 const (
 	// ControlsMax bounds the control probes that a Case shows.
 	ControlsMax = 8
