@@ -64,8 +64,8 @@ func (b *barren) worthKeeping(now time.Time) bool {
 
 // passBarren handles a time in which a cause blocked the receiver. If our own limit or an operator was the cause, the
 // time doesn't count. The time counts, even without a try, if many receivers refuse our sources, or if no session may
-// be opened beside old ones. If only silent sessions stand in the way, as after a cut, smtp.Unended of it is excused:
-// what lasts longer is no single cut.
+// be opened beside old ones. If only silent sessions stand in the way of a receiver that has answered before, as after
+// a cut, smtp.Unended of it is excused: what lasts longer is no single cut.
 func (qs *queues) passBarren(now time.Time, cause wire.Cause, passed time.Duration, nobody, silent bool) {
 	ours, held := false, false
 	switch cause {
@@ -85,7 +85,7 @@ func (qs *queues) passBarren(now time.Time, cause wire.Cause, passed time.Durati
 		case b.since.IsZero():
 		case ours:
 			b.since = b.since.Add(passed)
-		case silent && b.excused+passed <= smtp.Unended:
+		case silent && !b.good.IsZero() && b.excused+passed <= smtp.Unended:
 			b.since, b.excused = b.since.Add(passed), b.excused+passed
 		default:
 			b.last = now
