@@ -1,4 +1,4 @@
-// With package gossip the nodes of a cluster find each other and notice lost nodes. It wraps hashicorp/memberlist
+// Package gossip lets the nodes of a cluster find each other and notice lost nodes. It wraps hashicorp/memberlist
 // (the SWIM protocol with Lifeguard) so that strangers can't join, broken packets can't crash it, and partitions
 // heal.
 //

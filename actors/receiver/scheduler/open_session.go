@@ -404,7 +404,7 @@ func (op *openings) wasOpened(now time.Time, s *session, n, opening int) {
 	}
 	op.borne = max(op.borne, n+1)
 	if !op.failedAt.IsZero() && s.dialled.After(op.failedAt) {
-		// Nobody may have tried before: so it lasted at most twice as long as is known.
+		// Perhaps none was tried since the newest failure, so the time until now may be far too long.
 		lasted := min(now.Sub(op.failedAt), 2*op.lastFailed.Sub(op.failedAt))
 		op.rate.Cost(lasted, now)
 		s.path.pace.Cost(op.failedAt, lasted, now)
