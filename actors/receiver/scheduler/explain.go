@@ -130,7 +130,7 @@ func sentenceOf(s *constraints, cause wire.Cause) string {
 		}
 		silent := ""
 		if n := s.details.silent; n > 0 {
-			silent = fmt.Sprintf("; it may also count %d that ended here without its answer, the first until %s", n,
+			silent = fmt.Sprintf("; it may also count %d that we ended and it didn't confirm, one of them until %s UTC", n,
 				s.details.silentTo.UTC().Format(time.TimeOnly))
 		}
 		return fmt.Sprintf("%d of %d sessions are open, and %s may be opened%s", s.open, a.Connections, a.ConnectionRate,
